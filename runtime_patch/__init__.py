@@ -1,0 +1,1 @@
+"""What runs inside SGLang: the plugin, teams, views, the radix tree and the routes."""

@@ -7,12 +7,17 @@ package below ``backend.py`` imports SGLang.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
+import numpy as np
 import torch
 
 from runtime_patch.attention.rope import Rope
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,20 +27,24 @@ class Segment:
     key: identity within one forward; segments with equal keys are the same segment.
     slots: int64 ``[length]``, slot of each key in the KV pool.
     base: RoPE position at which the first key was stored; key j sits at base + j.
+    length: number of keys.
     """
 
     key: Hashable
     slots: torch.Tensor
     base: int
+    length: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.slots.ndim != 1 or self.slots.dtype != torch.int64:
             raise ValueError("a segment's slots are a one-dimensional int64 tensor")
         if self.base < 0:
             raise ValueError(f"a segment's base is not negative, got {self.base}")
+        # A plan asks for it 800 times a forward; asking the tensor is ten times slower.
+        object.__setattr__(self, "length", self.slots.shape[0])
 
     def __len__(self) -> int:
-        return self.slots.shape[0]
+        return self.length
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,12 @@ class View:
             )
 
     def __len__(self) -> int:
-        return sum(len(segment) for segment in self.segments)
+        return sum(segment.length for segment in self.segments)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Segment-major description of one forward's attention, all tensors on one device.
+    """Segment-major description of one forward's attention.
 
     With S distinct segments, K keys and R reads (a read is one row looking at one segment):
 
@@ -80,7 +89,11 @@ class Plan:
     read_delta: int64 ``[R]``, positions to rotate the stored query further by.
     read_limit: int64 ``[R]``, how many of the segment's first keys the row sees, at least 1.
 
-    Every row has at least one read. Reads of a segment are in ascending row order.
+    Every row has at least one read. Reads of a segment are in ascending row order; a row
+    has two of them when its view holds the segment twice.
+
+    ``build_plan`` leaves all but ``slots`` on the CPU, ``to`` puts everything on one
+    device; ``host`` is then the plan it came from, for planning without a device sync.
     """
 
     num_rows: int
@@ -90,25 +103,43 @@ class Plan:
     read_row: torch.Tensor
     read_delta: torch.Tensor
     read_limit: torch.Tensor
-    _tables: dict = field(default_factory=dict, repr=False, compare=False)
+    _host: Plan | None = field(default=None, repr=False, compare=False)
+    _cache: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def num_segments(self) -> int:
         return self.segment_start.shape[0] - 1
 
+    @property
+    def host(self) -> Plan:
+        return self._host or self
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returned the first time: for what a kernel derives from the plan."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
     def tables(self, rope: Rope) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """cos and sin, float32 ``[U, rotary_dim / 2]``, of the U distinct deltas, and
         each read's row in them, int64 ``[R]``. Computed once and kept for all layers."""
-        if rope.key not in self._tables:
-            deltas, index = torch.unique(self.read_delta, return_inverse=True)
-            self._tables[rope.key] = (*rope.table(deltas), index)
-        return self._tables[rope.key]
+        return self.cached(rope.key, lambda: self._tables(rope))
+
+    def _tables(self, rope: Rope) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        deltas, index = np.unique(self.host.read_delta.numpy(), return_inverse=True)
+        device = self.read_delta.device
+        cos, sin = rope.table(torch.from_numpy(deltas))
+        return cos.to(device), sin.to(device), torch.from_numpy(index.reshape(-1)).to(device)
 
     def to(self, device: torch.device | str) -> Plan:
-        if self.slots.device == torch.device(device):
+        """All tensors on ``device``; the small ones travel together."""
+        names = ("segment_start", "read_start", "read_row", "read_delta", "read_limit")
+        small = [getattr(self, name) for name in names]
+        device = torch.empty(0, device=device).device
+        if all(tensor.device == device for tensor in (self.slots, *small)):
             return self
-        names = ("slots", "segment_start", "read_start", "read_row", "read_delta", "read_limit")
-        return Plan(self.num_rows, *(getattr(self, n).to(device, non_blocking=True) for n in names))
+        moved = torch.cat(small).to(device, non_blocking=True).split([len(t) for t in small])
+        return Plan(self.num_rows, self.slots.to(device, non_blocking=True), *moved, _host=self.host)
 
 
 def build_plan(views: Sequence[View]) -> Plan:
@@ -116,49 +147,54 @@ def build_plan(views: Sequence[View]) -> Plan:
 
     delta of a read is (P - s) - (p - base) with P the row's index in its view, s the
     segment's start in it, p the row's stored position: see docs/architecture.md.
+
+    Raises ValueError when segments with one key differ in length or base.
     """
-    segments: dict[Hashable, Segment] = {}
-    reads: dict[Hashable, list[tuple[int, int, int]]] = {}
-    first_row = 0
-    for view in views:
-        index = len(view) - view.rows
-        start = 0
-        for segment in view.segments[:-1]:
-            if len(segment):
-                seen = segments.setdefault(segment.key, segment)
-                if len(seen) != len(segment):
-                    raise ValueError(f"segment {segment.key!r} has two lengths in one forward")
-                delta = (index - start) - (view.position - segment.base)
-                reads.setdefault(segment.key, []).extend(
-                    (first_row + i, delta, len(segment)) for i in range(view.rows)
-                )
-            start += len(segment)
-        own = view.segments[-1]
-        segments.setdefault(own.key, own)
-        delta = (index - start) - (view.position - own.base)
-        behind = len(own) - view.rows
-        reads.setdefault(own.key, []).extend(
-            (first_row + i, delta, behind + i + 1) for i in range(view.rows)
-        )
-        first_row += view.rows
-    ordered = list(segments)
-    for key in ordered:
-        reads[key].sort()
-    flat = torch.tensor([read for key in ordered for read in reads[key]], dtype=torch.int64)
+    # One entry per view and segment in it; everything behind these lists is vectorised.
+    filled = [[segment for segment in view.segments if segment.length] for view in views]
+    entries = list(chain.from_iterable(filled))
+    number: dict[Hashable, int] = {}
+    segment_of = np.array([number.setdefault(entry.key, len(number)) for entry in entries])
+    length = np.array([entry.length for entry in entries])
+    base = np.array([entry.base for entry in entries])
+    some = np.empty(len(number), dtype=np.int64)
+    some[segment_of] = np.arange(len(entries))
+    for name, values in (("length", length), ("base", base)):
+        wrong = np.flatnonzero(values[some][segment_of] != values)
+        if len(wrong):
+            raise ValueError(f"segment {entries[wrong[0]].key!r} has two {name}s in one forward")
+
+    rows = np.array([view.rows for view in views])
+    position = np.array([view.position for view in views])
+    held = np.array([len(part) for part in filled])
+    view_of = np.repeat(np.arange(len(views)), held)
+    last = np.cumsum(held) - 1
+    ends = np.cumsum(length)
+    view_start = np.concatenate(([0], ends[last][:-1]))
+    start = ends - length - view_start[view_of]
+    row_index = ends[last] - view_start - rows
+    delta = (row_index[view_of] - start) - (position[view_of] - base)
+    own = np.zeros(len(entries), dtype=np.int64)
+    own[last] = 1
+    count, first_row = rows[view_of], (np.cumsum(rows) - rows)[view_of]
+    limit = np.where(own, length - count + 1, length)
+
+    order = np.argsort(segment_of, kind="stable")
+    entry = np.repeat(order, count[order])
+    inside = np.arange(len(entry)) - np.repeat(np.cumsum(count[order]) - count[order], count[order])
+    reads = np.stack(
+        (segment_of[entry], first_row[entry] + inside, delta[entry], limit[entry] + own[entry] * inside)
+    )
+    if np.any((np.diff(reads[0]) == 0) & (np.diff(reads[1]) < 0)):
+        reads = reads[:, np.lexsort((reads[1], reads[0]))]
     return Plan(
-        num_rows=first_row,
-        slots=torch.cat([segments[key].slots for key in ordered]),
-        segment_start=_starts(len(segments[key]) for key in ordered),
-        read_start=_starts(len(reads[key]) for key in ordered),
-        read_row=flat[:, 0].contiguous(),
-        read_delta=flat[:, 1].contiguous(),
-        read_limit=flat[:, 2].contiguous(),
+        int(rows.sum()),
+        torch.cat([entries[i].slots for i in some]),
+        _starts(length[some]),
+        _starts(np.bincount(reads[0])),
+        *torch.from_numpy(reads[1:]).unbind(),
     )
 
 
-def _starts(lengths) -> torch.Tensor:
-    total, starts = 0, [0]
-    for length in lengths:
-        total += length
-        starts.append(total)
-    return torch.tensor(starts, dtype=torch.int64)
+def _starts(lengths: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate(([0], np.cumsum(lengths))))

@@ -1,0 +1,310 @@
+"""The team book: which teams a scheduler holds, and every change to them.
+
+One per scheduler. SGLang calls it through the patches in ``runtime_patch/patches``; it
+calls SGLang's tree, pool and sockets and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import torch
+
+from runtime_patch.attention.plan import Segment, View
+from runtime_patch.record import Recorder
+from runtime_patch.step_request import StepReq
+from runtime_patch.teams import Kind, Part, PublishedStep, Team, TeamState
+from runtime_patch.tree import HogwildRadixCache
+
+logger = logging.getLogger(__name__)
+
+
+class TeamError(Exception):
+    """A command or request that the book refuses."""
+
+    def __init__(self, message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST):
+        super().__init__(message)
+        self.status = status
+
+
+class TeamBook:
+    """Teams by name and their live writers by request id.
+
+    emit: sends a TeamEvent's (kind, team, data) to the server process.
+    abort: aborts a running or queued request by its id.
+    context_length: longest view, in tokens.
+    """
+
+    def __init__(
+        self,
+        tree: HogwildRadixCache,
+        emit: Callable[[str, str, dict], None],
+        abort: Callable[[str], None],
+        context_length: int,
+        recorder: Recorder,
+    ):
+        self.tree = tree
+        self.teams: dict[str, Team] = {}
+        self.writers: dict[str, StepReq] = {}
+        self.starved_rounds = 0
+        self._pins: dict[str, tuple[Team, Kind]] = {}
+        self._emit = emit
+        self._abort = abort
+        self._context_length = context_length
+        self._recorder = recorder
+
+    # Commands from the server process.
+
+    def open(self, name: str, workers: int, layout: str, headers_after_prompt: bool) -> dict:
+        if name in self.teams:
+            raise TeamError(f"team {name} is open already", HTTPStatus.CONFLICT)
+        try:
+            self.teams[name] = Team(name, workers, layout, headers_after_prompt)
+        except ValueError as error:
+            raise TeamError(str(error)) from error
+        self._recorder.event("open", name, workers=workers, layout=layout)
+        return {}
+
+    def close(self, name: str, reason: str = "request") -> dict:
+        """Abort what is live, then give everything back."""
+        team = self.find(name)
+        if team.closing is None:
+            team.closing = reason
+            for writer in team.writers():
+                self._abort(writer.rid)
+        self._finish_closing(team)
+        return {}
+
+    def abort(self, name: str, worker: int) -> dict:
+        writer = self.find(name).live.get(worker)
+        if writer is not None:
+            self._abort(writer.rid)
+        return {"aborted": writer is not None}
+
+    def inspect(self, name: str) -> dict:
+        team = self.find(name)
+        return {
+            "history_tokens": team.history_tokens,
+            "team_forwards": team.forwards,
+            "readers": sum(writer.kind is Kind.READER for writer in team.others.values()),
+            "kv_tokens": self.kv_tokens(team),
+        }
+
+    def find(self, name: str) -> Team:
+        if name not in self.teams:
+            raise TeamError(f"unknown team {name!r}", HTTPStatus.NOT_FOUND)
+        return self.teams[name]
+
+    def close_all(self, reason: str) -> None:
+        for name in list(self.teams):
+            self.close(name, reason)
+
+    def kv_tokens(self, team: Team) -> int:
+        """KV slots the team keeps from being reused, each counted once."""
+        stored = [part.segment.slots for part in team.parts.values()]
+        stored += [step.segment.slots for step in team.published]
+        held = len(torch.unique(torch.cat(stored))) if stored else 0
+        return held + sum(writer.written for writer in team.writers())
+
+    # Requests.
+
+    def admit(self, req: StepReq) -> None:
+        """Bind a new step, reader or say to its team."""
+        team = self.find(req.team)
+        if team.closing is not None or len(team.parts) == 0:
+            raise TeamError(f"team {req.team} is closed", HTTPStatus.GONE)
+        self._check_room(team, req)
+        try:
+            team.add(req)
+        except ValueError as error:
+            raise TeamError(str(error), HTTPStatus.CONFLICT) from error
+        self.writers[req.rid] = req
+
+    def _check_room(self, team: Team, req: StepReq) -> None:
+        view = sum(map(len, TeamState(team, self._written({})).view(req)))
+        fed, budget = len(req.origin_input_ids), req.sampling_params.max_new_tokens
+        if view + fed + budget > self._context_length:
+            raise TeamError(
+                f"the view has {view} tokens, {fed} would be fed and up to {budget} written: "
+                f"{view + fed + budget} in all, but the context holds {self._context_length}"
+            )
+
+    def belongs(self, req: Any) -> bool:
+        """Is it a team's request (a writer, or a prompt or header being prefilled)?"""
+        return req.rid in self.writers or req.rid in self._pins
+
+    def expect_part(self, rid: str, name: str, kind: Kind) -> None:
+        """The ordinary request ``rid`` prefills the team's prompt or a header."""
+        self._pins[rid] = (self.find(name), kind)
+
+    def keep_part(self, req: Any) -> None:
+        """A finished request's tokens are in the tree at req.last_node: keep them there."""
+        if req.rid not in self._pins:
+            return
+        team, kind = self._pins.pop(req.rid)
+        if team.closing is not None:
+            return
+        tokens, base = array("q", req.origin_input_ids), 0
+        slots = self.tree.path_device_indices(req.last_node)
+        if kind is not Kind.PROMPT and team.headers_after_prompt:
+            base = len(team.parts[Kind.PROMPT].tokens)
+            tokens, slots = tokens[base:], slots[base:]
+        segment = Segment((team.name, kind), slots.clone(), base)
+        lock = self.tree.lock(req.last_node)
+        team.parts[kind] = Part(segment, tokens, req.last_node, lock)
+        self._recorder.part(team, kind, tokens)
+
+    def lose_part(self, rid: str) -> None:
+        """A prompt or header ended without being kept; the server process is told by SGLang."""
+        self._pins.pop(rid, None)
+
+    def take(self, req: StepReq, slots: torch.Tensor) -> None:
+        """A finished step hands over its KV; it is published when the forward is settled."""
+        req.taken = slots
+
+    def drop(self, req: StepReq, reason: str) -> None:
+        """A writer ended without being published: nothing of it stays."""
+        if self.writers.pop(req.rid, None) is None:
+            return
+        team = self.teams[req.team]
+        team.remove(req)
+        self._recorder.event("drop", team.name, rid=req.rid, worker=req.worker)
+        self._emit("dropped", team.name, {"rid": req.rid, "reason": reason, **self._counts(req)})
+        self._finish_closing(team)
+
+    # Forwards.
+
+    def views(
+        self,
+        rids: list[str],
+        rows: list[int],
+        written: dict[str, torch.Tensor],
+        token_of_row: torch.Tensor,
+    ) -> list[View]:
+        """The views of one forward's requests, in batch order.
+
+        rids, rows: the requests and how many query rows each has.
+        written: KV slots of each request in the batch, new tokens included.
+        token_of_row: the tokens fed, for the record.
+        """
+        written = self._written(written)
+        views = []
+        for rid, count in zip(rids, rows, strict=True):
+            writer, slots = self.writers.get(rid), written[rid]
+            if writer is None:
+                segments = (Segment(rid, slots, 0),)
+            else:
+                segments = TeamState(self.teams[writer.team], written).view(writer)
+            views.append(View(count, len(slots) - count, segments))
+            if writer is not None:
+                workers = self.teams[writer.team].workers
+                writer.view_room = self._context_length - len(views[-1]) - workers
+        self._recorder.forward(self, rids, rows, views, token_of_row)
+        return views
+
+    def _written(self, in_batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """KV slots of every live writer; those of requests in the batch are given."""
+        rows = self.tree.req_to_token_pool.req_to_token
+        return {
+            rid: rows[writer.kv.req_pool_idx, : writer.written].to(torch.int64)
+            for rid, writer in self.writers.items()
+            if rid not in in_batch and writer.kv.holds_kv
+        } | in_batch
+
+    def count_forward(self, reqs: Iterable[Any]) -> None:
+        """Count a forward for the requests and teams that had rows in it."""
+        worked = set()
+        for req in reqs:
+            if not isinstance(req, StepReq) or req.rid not in self.writers:
+                continue
+            team = self.teams[req.team]
+            if req.history_start is None:
+                req.history_start = team.history_tokens
+                self._emit("start", team.name, {"rid": req.rid, **self._counts(req)})
+            req.forwards += 1
+            if req.kind is Kind.STEP:
+                worked.add(team.name)
+        for name in worked:
+            self.teams[name].forwards += 1
+
+    def settle(self, reqs: Iterable[Any]) -> None:
+        """After a forward: publish or drop the steps that ended in it.
+
+        Steps that end in the same forward are published in ascending worker order."""
+        ended = [r for r in reqs if isinstance(r, StepReq) and r.rid in self.writers]
+        ended = [req for req in ended if req.finished()]
+        for req in sorted(ended, key=lambda r: -1 if r.worker is None else r.worker):
+            if req.kind.publishes and req.taken is not None:
+                self._publish(req)
+            elif req.kind is Kind.READER and not req.doomed:
+                self._end_reader(req)
+            else:
+                self.drop(req, "aborted")
+
+    # Inside.
+
+    def _publish(self, req: StepReq) -> None:
+        team = self.teams[req.team]
+        tokens = array("q", [*req.origin_input_ids, *req.output_ids])[: len(req.taken)]
+        history = team.history_tokens
+        node, lock = self.tree.graft(
+            team.tip, team.tip_lock, f"hogwild:{team.name}", tokens, req.taken
+        )
+        team.tip_lock = lock
+        index = len(team.published)
+        segment = Segment((team.name, index), node.value, 0)
+        team.published.append(PublishedStep(index, req.worker, tokens, segment, node))
+        self._forget(team, req)
+        self._recorder.event("publish", team.name, rid=req.rid, worker=req.worker, index=index)
+        self._emit(
+            "published",
+            team.name,
+            {
+                "rid": req.rid,
+                "index": index,
+                "tokens": tokens.tolist(),
+                "carried": req.carried,
+                "history_published": history,
+                "finish": req.finished_reason.to_json(),
+                **self._counts(req),
+            },
+        )
+        self._finish_closing(team)
+
+    def _end_reader(self, req: StepReq) -> None:
+        team = self.teams[req.team]
+        self._forget(team, req)
+        data = {"rid": req.rid, "finish": req.finished_reason.to_json(), **self._counts(req)}
+        self._recorder.event("end_reader", team.name, rid=req.rid)
+        self._emit("read", team.name, data)
+        self._finish_closing(team)
+
+    def _forget(self, team: Team, req: StepReq) -> None:
+        del self.writers[req.rid]
+        team.remove(req)
+
+    def _counts(self, req: StepReq) -> dict:
+        team = self.teams[req.team]
+        return {
+            "forwards": req.forwards,
+            "team_forwards": team.forwards,
+            "history_start": req.history_start,
+            "fed_tokens": len(req.origin_input_ids),
+            "output_tokens": len(req.output_ids_through_stop),
+        }
+
+    def _finish_closing(self, team: Team) -> None:
+        if team.closing is None or not team.idle or team.name not in self.teams:
+            return
+        del self.teams[team.name]
+        self._pins = {rid: pin for rid, pin in self._pins.items() if pin[0] is not team}
+        self.tree.unlock(team.tip_lock)
+        self.tree.prune([step.node for step in team.published])
+        for part in team.parts.values():
+            self.tree.unlock(part.lock)
+        self._recorder.event("close", team.name)
+        self._emit("closed", team.name, {"reason": team.closing})

@@ -1,0 +1,22 @@
+"""The class that ``platform.activate`` names; apart, because it imports SGLang."""
+
+from __future__ import annotations
+
+from sglang.srt.platforms.cpu import CpuDeviceMixin
+from sglang.srt.platforms.device_mixin import PlatformEnum
+from sglang.srt.platforms.interface import PlatformCapabilities, SRTPlatform
+
+
+class CpuPlatform(CpuDeviceMixin, SRTPlatform):
+    """PyTorch on the CPU, without sgl_kernel."""
+
+    _enum = PlatformEnum.OOT
+    device_name = "cpu"
+    device_type = "cpu"
+    capabilities = PlatformCapabilities()
+
+    def is_pin_memory_available(self, device=None) -> bool:
+        return False
+
+    def get_default_attention_backend(self) -> str:
+        return "torch_native"

@@ -1,0 +1,237 @@
+"""Patches of SGLang's scheduler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from sglang.srt.managers.schedule_batch import FINISH_ABORT
+
+from runtime_patch.book import TeamBook, TeamError
+from runtime_patch.messages import TeamCommand, TeamEvent, TeamReply
+from runtime_patch.patches.base import Patch
+from runtime_patch.record import Recorder
+from runtime_patch.step_request import StepReq, refuse
+from runtime_patch.teams import Kind
+from runtime_patch.tree import HogwildRadixCache
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
+
+# Consecutive idle rounds after which a team's queued request counts as starved: nothing
+# is running that could free KV, and SGLang has tried to evict what it may.
+STARVED_ROUNDS = 20
+
+
+def book_of(scheduler: Any) -> TeamBook | None:
+    """The scheduler's team book; None when it does not run the hogwild tree."""
+    return getattr(scheduler.tree_cache, "book", None)
+
+
+def abort(scheduler: Any, req: StepReq, message: str, status: HTTPStatus) -> None:
+    """Tell the client that a request outside the running batch is over."""
+    from sglang.srt.managers.scheduler import _make_abort_req
+
+    reason = FINISH_ABORT(message, status, status.name)
+    req.finished_reason = reason
+    scheduler.send_abort_output(_make_abort_req(req, finished_reason=reason.to_json()), req)
+
+
+class DispatcherPatch(Patch):
+    """Gives the scheduler a team book and lets it answer team commands.
+
+    Why here: the dispatcher is built once, after the tree and the model runner."""
+
+    target = f"{SCHEDULER}.init_request_dispatcher"
+    parameters = ("self",)
+    relies_on = ("self._request_dispatcher = TypeBasedDispatcher",)
+
+    def around(self, original: Callable, scheduler: Any) -> None:
+        original(scheduler)
+        if not isinstance(scheduler.tree_cache, HogwildRadixCache):
+            return
+        scheduler.tree_cache.book = book = _make_book(scheduler)
+        scheduler.tp_worker.model_runner.attn_backend.book = book
+        dispatcher = scheduler._request_dispatcher
+        dispatcher._mapping[TeamCommand] = lambda command: _obey(scheduler, command)
+
+
+def _make_book(scheduler: Any) -> TeamBook:
+    from sglang.srt.managers.io_struct import AbortReq
+
+    def emit(kind: str, team: str, data: dict) -> None:
+        event = TeamEvent(kind=kind, team=team, data=data)
+        scheduler.ipc_channels.send_to_tokenizer.send_output(event)
+
+    return TeamBook(
+        tree=scheduler.tree_cache,
+        emit=emit,
+        abort=lambda rid: scheduler.abort_request(AbortReq(rid=rid)),
+        context_length=scheduler.model_config.context_len,
+        recorder=Recorder.from_environment(),
+    )
+
+
+def _obey(scheduler: Any, command: TeamCommand) -> TeamReply | None:
+    from sglang.srt.runtime_context import get_parallel
+
+    if command.dp_rank != (get_parallel().dp_rank or 0):
+        return None
+    book = book_of(scheduler)
+    actions = {
+        "open": book.open,
+        "close": book.close,
+        "abort": book.abort,
+        "inspect": book.inspect,
+    }
+    try:
+        result = actions[command.command](command.team, **command.arguments)
+    except TeamError as error:
+        return TeamReply(call=command.call, error=str(error), result={"status": int(error.status)})
+    return TeamReply(call=command.call, error=None, result=result)
+
+
+class RequestClassPatch(Patch):
+    """Makes a team's step, reader or say a StepReq, and expects its prompt and headers.
+
+    Why here: SGLang calls this its extension point for request-local state. What the
+    request is for travels in ``sampling_params.custom_params["hogwild"]``."""
+
+    target = f"{SCHEDULER}._create_generation_req"
+    parameters = ("self", "recv_req", "args", "kwargs")
+    relies_on = ("return Req(*args, **kwargs)",)
+
+    def around(self, original: Callable, scheduler: Any, recv_req: Any, *args, **kwargs) -> Any:
+        wanted = (recv_req.sampling_params.custom_params or {}).get("hogwild")
+        if wanted is None:
+            return original(scheduler, recv_req, *args, **kwargs)
+        book = book_of(scheduler)
+        if book is None:
+            return refuse(
+                original(scheduler, recv_req, *args, **kwargs),
+                "this server does not run teams: start it with --attention-backend hogwild "
+                "--radix-cache-backend hogwild (or `hogwild serve`)",
+                HTTPStatus.NOT_IMPLEMENTED,
+            )
+        kind = Kind(wanted["kind"])
+        try:
+            if kind.is_part:
+                req = original(scheduler, recv_req, *args, **kwargs)
+                book.expect_part(recv_req.rid, wanted["team"], kind)
+                return req
+            req = StepReq(
+                *args,
+                team=wanted["team"],
+                kind=kind,
+                worker=wanted["worker"],
+                ends_by_rule=wanted["ends_by_rule"],
+                **kwargs,
+            )
+            book.admit(req)
+            return req
+        except TeamError as error:
+            req = original(scheduler, recv_req, *args, **kwargs)
+            return refuse(req, str(error), error.status)
+
+
+class SettlePatch(Patch):
+    """Counts each forward for the teams in it, then publishes the steps that ended.
+
+    Why here: all results of a forward have been processed when this returns, so steps
+    that ended together can be published in worker order."""
+
+    target = f"{SCHEDULER}.process_batch_result"
+    parameters = ("self", "batch", "result")
+    relies_on = ("process_batch_result_decode", "process_batch_result_prefill")
+
+    def around(self, original: Callable, scheduler: Any, batch: Any, result: Any) -> None:
+        book = book_of(scheduler)
+        if book is None:
+            return original(scheduler, batch, result)
+        reqs = list(batch.reqs)
+        book.count_forward(reqs)
+        original(scheduler, batch, result)
+        book.settle(reqs)
+
+
+class RetractionPatch(Patch):
+    """Ends a retracted step with an error in place of queueing it again.
+
+    Why: SGLang would prefill it anew, with a view that has moved on, so its KV would not
+    be what its writer saw. The pool was too small for the team."""
+
+    target = f"{SCHEDULER}._add_request_to_queue"
+    parameters = ("self", "req", "is_retracted")
+    relies_on = ("self.waiting_queue.append(req)",)
+
+    def around(
+        self, original: Callable, scheduler: Any, req: Any, is_retracted: bool = False
+    ) -> None:
+        if not isinstance(req, StepReq) or req.retraction_count == 0:
+            return original(scheduler, req, is_retracted=is_retracted)
+        message = _pool_message(scheduler, req, "ran out while the step was being written")
+        abort(scheduler, req, message, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class IdlePatch(Patch):
+    """Ends a team's queued request that can never be admitted.
+
+    Why: SGLang keeps a request queued until KV is freed. When nothing runs, what is held
+    is held by open teams, and the request would wait for ever."""
+
+    target = f"{SCHEDULER}.on_idle"
+    parameters = ("self",)
+    relies_on = ("self.is_fully_idle()",)
+
+    def around(self, original: Callable, scheduler: Any) -> None:
+        original(scheduler)
+        book = book_of(scheduler)
+        if book is None:
+            return
+        starving = [req for req in scheduler.waiting_queue if book.belongs(req)]
+        book.starved_rounds = book.starved_rounds + 1 if starving else 0
+        if book.starved_rounds < STARVED_ROUNDS:
+            return
+        book.starved_rounds = 0
+        for req in starving:
+            scheduler.waiting_queue.remove(req)
+            message = _pool_message(scheduler, req, "has no room to start it")
+            abort(scheduler, req, message, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _pool_message(scheduler: Any, req: Any, what: str) -> str:
+    tree, allocator = scheduler.tree_cache, scheduler.token_to_kv_pool_allocator
+    return (
+        f"the KV pool of {scheduler.max_total_num_tokens} tokens {what}: "
+        f"{allocator.available_size()} are free, {tree.evictable_size()} can be evicted, "
+        f"{tree.protected_size()} are held by open teams, and the request has "
+        f"{len(req.origin_input_ids)} tokens and may write "
+        f"{req.sampling_params.max_new_tokens}. Close a team, ask for fewer tokens, or start "
+        "the server with a larger --max-total-tokens."
+    )
+
+
+class FlushPatch(Patch):
+    """Refuses ``/flush_cache`` while teams are open.
+
+    Why: a flush frees the whole pool, and an open team holds KV that it is going to
+    read. Like SGLang's refusal while requests run. Weight updates close the teams first
+    (patches/weights.py)."""
+
+    target = f"{SCHEDULER}.flush_cache"
+    parameters = ("self", "empty_cache")
+    relies_on = ("self.tree_cache.reset()",)
+
+    def around(self, original: Callable, scheduler: Any, empty_cache: bool = True) -> bool:
+        book = book_of(scheduler)
+        if book is not None and book.teams:
+            logger.warning(
+                "Cache not flushed because %d teams are open: %s. Close them first.",
+                len(book.teams),
+                ", ".join(book.teams),
+            )
+            return False
+        return original(scheduler, empty_cache=empty_cache)

@@ -1,0 +1,128 @@
+"""The /hogwild routes on SGLang's HTTP app. See docs/http.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
+
+from runtime_patch.errors import ServiceError
+from runtime_patch.schemas import AbortStep, OpenTeam, Say, WriteStep
+from runtime_patch.service import TeamService
+from runtime_patch.writing import Writing
+
+T = TypeVar("T")
+
+DISCONNECT_POLL = 0.2
+
+
+class _ErrorRoute(APIRoute):
+    """Turns ServiceErrors into error replies, without touching SGLang's own handlers."""
+
+    def get_route_handler(self) -> Callable:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Any:
+            try:
+                return await handler(request)
+            except ServiceError as error:
+                return JSONResponse(error.body(), status_code=error.status)
+
+        return handle
+
+
+def make_router(service: TeamService) -> APIRouter:
+    router = APIRouter(prefix="/hogwild", route_class=_ErrorRoute, tags=["hogwild"])
+
+    @router.get("")
+    async def about() -> dict:
+        return service.about()
+
+    @router.post("/teams")
+    async def open_team(body: OpenTeam, request: Request) -> dict:
+        mirror = await _unless_gone(request, service.open(body))
+        return {
+            "team": mirror.name,
+            "workers": [worker.name for worker in mirror.workers],
+            "layout": mirror.layout,
+            "seed": mirror.seed,
+            "prompt_tokens": mirror.prompt_tokens,
+            "header_tokens": mirror.header_tokens,
+            "context_length": mirror.context_length,
+            "idle_timeout": mirror.idle_timeout,
+        }
+
+    @router.get("/teams/{team}")
+    async def snapshot(team: str) -> dict:
+        return await service.snapshot(service.find(team))
+
+    @router.delete("/teams/{team}")
+    async def close(team: str) -> dict:
+        await service.close(service.find(team))
+        return {"closed": True}
+
+    @router.post("/teams/{team}/steps")
+    async def write(team: str, body: WriteStep, request: Request) -> Any:
+        writing = Writing(service, service.find(team), body)
+        if not body.stream:
+            return await _unless_gone(request, writing.result())
+        events = writing.run()
+        # The first event is awaited here, so that a refusal has its own status.
+        first = await anext(events)
+        return StreamingResponse(_sse(first, events), media_type="text/event-stream")
+
+    @router.post("/teams/{team}/say")
+    async def say(team: str, body: Say, request: Request) -> dict:
+        end = await _unless_gone(request, Writing(service, service.find(team), body).result())
+        return {"step": end["step"]}
+
+    @router.post("/teams/{team}/abort")
+    async def abort(team: str, body: AbortStep) -> dict:
+        return {"aborted": await service.abort(service.find(team), body.worker)}
+
+    @router.get("/teams/{team}/events")
+    async def events(team: str, hold: bool = False) -> StreamingResponse:
+        stream = service.events(service.find(team), hold)
+        first = await anext(stream)
+        return StreamingResponse(_sse(first, stream, done=None), media_type="text/event-stream")
+
+    return router
+
+
+async def _sse(
+    first: dict, events: AsyncIterator[dict], done: str | None = "[DONE]"
+) -> AsyncIterator[str]:
+    try:
+        yield _line(first)
+        async for event in events:
+            yield _line(event)
+    except ServiceError as error:
+        yield _line({"type": "error", **error.body()})
+    finally:
+        await events.aclose()
+    if done:
+        yield f"data: {done}\n\n"
+
+
+def _line(event: dict) -> str:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Await the work, but cancel it when the client disconnects."""
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait([task], timeout=DISCONNECT_POLL)
+            if done:
+                return task.result()
+            if await request.is_disconnected():
+                raise ServiceError("the client disconnected", 499, "client_closed_request")
+    finally:
+        if not task.done():
+            task.cancel()

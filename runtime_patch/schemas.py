@@ -1,0 +1,100 @@
+"""Bodies of the /hogwild routes, checked by pydantic. See docs/http.md."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from runtime_patch.teams import MAX_WORKERS, MIN_WORKERS
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _one_of(given: dict[str, Any], required: bool = True) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1 or (required and not names):
+        raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+class Formatting(Body):
+    """The two fixed headers of a view."""
+
+    header_others: str | None = None
+    header_others_ids: list[int] | None = None
+    header_own: str | None = None
+    header_own_ids: list[int] | None = None
+    headers: Literal["isolated", "prompt"] = "isolated"
+
+    @model_validator(mode="after")
+    def _text_or_ids(self) -> Formatting:
+        for name in ("header_others", "header_own"):
+            _one_of({n: getattr(self, n) for n in (name, f"{name}_ids")}, required=False)
+        return self
+
+
+class OpenTeam(Body):
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    input_ids: list[int] | None = None
+    workers: list[str] = ["Alice", "Bob"]
+    layout: str = "combined"
+    formatting: Formatting = Field(default_factory=Formatting)
+    seed: int = 0
+    idle_timeout: float | None = Field(default=600, gt=0)
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("workers")
+    @classmethod
+    def _workers(cls, names: list[str]) -> list[str]:
+        if not MIN_WORKERS <= len(names) <= MAX_WORKERS:
+            raise ValueError(f"a team has {MIN_WORKERS} to {MAX_WORKERS} workers, got {len(names)}")
+        if len(set(names)) != len(names) or not all(name.strip() for name in names):
+            raise ValueError("workers' names must be distinct and not empty")
+        return names
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> OpenTeam:
+        given = {n: getattr(self, n) for n in ("prompt", "messages", "input_ids")}
+        _one_of(given)
+        if not next(value for value in given.values() if value is not None):
+            raise ValueError("the prompt is empty")
+        return self
+
+
+class WriteStep(Body):
+    worker: int | str | None = None
+    reader: bool = False
+    text: str | None = None
+    input_ids: list[int] | None = None
+    sampling_params: dict[str, Any] = Field(default_factory=dict)
+    end: Literal["sentence", "none"] = "sentence"
+    stream: bool = False
+    return_logprob: bool = False
+    logprob_start_len: int = Field(default=-1, ge=-1)
+    top_logprobs_num: int = Field(default=0, ge=0)
+    token_ids_logprob: list[int] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> WriteStep:
+        _one_of({"text": self.text, "input_ids": self.input_ids}, required=False)
+        if self.worker is None and not self.reader:
+            raise ValueError("name the worker, or make it a reader")
+        return self
+
+
+class Say(Body):
+    worker: int | str | None = None
+    text: str | None = None
+    input_ids: list[int] | None = None
+
+    @model_validator(mode="after")
+    def _one_text(self) -> Say:
+        _one_of({"text": self.text, "input_ids": self.input_ids})
+        return self
+
+
+class AbortStep(Body):
+    worker: int | str

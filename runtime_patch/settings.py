@@ -1,0 +1,113 @@
+"""Server arguments: what the hogwild backend needs, turns off, and refuses."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from runtime_patch.versions import package_version, require_tested_sglang, sglang_version
+
+logger = logging.getLogger(__name__)
+
+NAME = "hogwild"
+
+
+class UnsupportedSetting(ValueError):
+    """A server argument that the hogwild backend cannot honour; says the remedy."""
+
+
+def hogwild_is_on() -> bool:
+    """Does the published configuration of this process use the hogwild tree?"""
+    from sglang.srt.runtime_context import get_memory
+
+    return get_memory().radix_cache_backend == NAME
+
+
+def register_resolution() -> None:
+    """Look at the arguments when SGLang has resolved them, in its own pipeline."""
+    from sglang.srt.arg_groups.resolution_hooks import register_resolution_hook
+
+    @register_resolution_hook("handle_other_validations")
+    def resolve(server_args: Any, previous: Callable[[Any], None]) -> None:
+        previous(server_args)
+        settle(server_args)
+
+
+def settle(server_args: Any) -> None:
+    """Refuse what does not fit and turn off what must be off; nothing without the flags."""
+    from sglang.srt.arg_groups.overrides import declare_resolution, resolving_view
+
+    cfg = resolving_view(server_args)
+    if NAME not in (cfg.attention_backend, cfg.radix_cache_backend):
+        return
+    require_tested_sglang()
+    for refused, why in _refusals(cfg):
+        if refused:
+            raise UnsupportedSetting(f"hogwild: {why}")
+    off: dict[str, bool] = {}
+    if not cfg.disable_overlap_schedule:
+        # With overlap the next forward is planned before the last one's stops are known,
+        # and the others would see a token past a step's end.
+        off["disable_overlap_schedule"] = True
+        logger.info("hogwild: the overlap scheduler is turned off, views must be exact")
+    if not cfg.disable_cuda_graph:
+        off["disable_cuda_graph"] = True
+        logger.info("hogwild: CUDA graphs are turned off, views change shape every forward")
+    if off:
+        declare_resolution(server_args, NAME, **off)
+    # SGLang rounds its cos/sin tables to the model's dtype off CUDA, which is wrong at
+    # long range; must be set before the model is built.
+    os.environ.setdefault("SGLANG_ROPE_CACHE_FP32", "1")
+    logger.info(
+        "hogwild: patch active, hogwild-sgl %s on sglang %s", package_version(), sglang_version()
+    )
+
+
+def _refusals(cfg: Any) -> list[tuple[bool, str]]:
+    return [
+        (
+            cfg.attention_backend != NAME or cfg.radix_cache_backend != NAME,
+            "give both --attention-backend hogwild and --radix-cache-backend hogwild "
+            "(or use `hogwild serve`)",
+        ),
+        (
+            any(
+                b not in (None, NAME)
+                for b in (cfg.prefill_attention_backend, cfg.decode_attention_backend)
+            ),
+            "prefill and decode use the same attention backend: drop "
+            "--prefill-attention-backend and --decode-attention-backend",
+        ),
+        (cfg.disable_radix_cache, "teams live in the radix cache: drop --disable-radix-cache"),
+        (
+            cfg.page_size not in (None, 1),
+            "steps have any length, so pages hold one token: use --page-size 1, not "
+            f"{cfg.page_size}",
+        ),
+        (
+            cfg.kv_cache_dtype not in ("auto", "bf16", "bfloat16", "fp16", "float16", "float32"),
+            "a quantised KV cache is not supported yet: use --kv-cache-dtype auto, not "
+            f"{cfg.kv_cache_dtype}",
+        ),
+        (
+            cfg.speculative_algorithm is not None,
+            "speculative decoding is not supported with shared views: drop --speculative-algorithm",
+        ),
+        (
+            cfg.disaggregation_mode != "null",
+            "a team's prefill and decode share one KV pool: drop --disaggregation-mode",
+        ),
+        (cfg.pp_size > 1, "pipeline parallelism is not supported: use --tp-size or --dp-size"),
+        (cfg.enable_dp_attention, "a team needs one attention replica: drop --enable-dp-attention"),
+        (
+            cfg.enable_hierarchical_cache or cfg.enable_lmcache,
+            "a team's KV stays on the device: drop --enable-hierarchical-cache and "
+            "--enable-lmcache",
+        ),
+        (
+            cfg.tokenizer_worker_num > 1,
+            "one process keeps the teams: drop --tokenizer-worker-num",
+        ),
+    ]

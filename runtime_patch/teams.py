@@ -1,0 +1,191 @@
+"""A team as the scheduler knows it: what is stored, what is live, what has been published.
+
+Plain data without SGLang; ``book.py`` keeps it true while the scheduler runs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import torch
+
+from runtime_patch.attention.plan import Segment
+from runtime_patch.layouts import Layout, find_layout, outside_view, reader_view
+
+MIN_WORKERS, MAX_WORKERS = 2, 16
+
+
+class Kind(StrEnum):
+    """What a team's request writes."""
+
+    PROMPT = "prompt"
+    HEADER_OTHERS = "header_others"
+    HEADER_OWN = "header_own"
+    STEP = "step"
+    READER = "reader"
+    SAY = "say"
+
+    @property
+    def is_part(self) -> bool:
+        """Is it one of the three texts stored when a team opens?"""
+        return self in (Kind.PROMPT, Kind.HEADER_OTHERS, Kind.HEADER_OWN)
+
+    @property
+    def publishes(self) -> bool:
+        return self in (Kind.STEP, Kind.SAY)
+
+
+class Writer(Protocol):
+    """A request that writes for a team, see ``step_request.py``."""
+
+    rid: str
+    kind: Kind
+    worker: int | None
+
+    @property
+    def doomed(self) -> bool:
+        """Has it been aborted, though its last forward may still come?"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stored prompt or header: its segment, and the lock that keeps it in the tree."""
+
+    segment: Segment
+    tokens: array
+    node: Any
+    lock: Any
+
+
+@dataclass(frozen=True)
+class PublishedStep:
+    """A step in the tree. worker is None for a voice from outside."""
+
+    index: int
+    worker: int | None
+    tokens: array
+    segment: Segment
+    node: Any
+
+
+EMPTY_SLOTS = torch.empty(0, dtype=torch.int64)
+
+
+@dataclass
+class Team:
+    """One problem, its stored texts, published steps and live writers.
+
+    forwards: model forwards in which at least one worker's step had a row: the team's
+        sequential passes.
+    """
+
+    name: str
+    workers: int
+    layout_name: str
+    headers_after_prompt: bool
+    parts: dict[Kind, Part] = field(default_factory=dict)
+    published: list[PublishedStep] = field(default_factory=list)
+    live: dict[int, Writer] = field(default_factory=dict)
+    others: dict[str, Writer] = field(default_factory=dict)
+    forwards: int = 0
+    closing: str | None = None
+    tip_lock: Any = None
+
+    def __post_init__(self) -> None:
+        if not MIN_WORKERS <= self.workers <= MAX_WORKERS:
+            raise ValueError(
+                f"a team has {MIN_WORKERS} to {MAX_WORKERS} workers, got {self.workers}"
+            )
+        self.layout: Layout = find_layout(self.layout_name)
+
+    @property
+    def tip(self) -> Any:
+        """The node under which the next published step is grafted."""
+        return self.published[-1].node if self.published else self.parts[Kind.PROMPT].node
+
+    @property
+    def history_tokens(self) -> int:
+        prompt = self.parts.get(Kind.PROMPT)
+        steps = sum(len(step.tokens) for step in self.published)
+        return steps + (len(prompt.tokens) if prompt else 0)
+
+    @property
+    def idle(self) -> bool:
+        return not self.live and not self.others
+
+    def writers(self) -> list[Writer]:
+        return [*self.live.values(), *self.others.values()]
+
+    def add(self, writer: Writer) -> None:
+        if writer.kind is not Kind.STEP:
+            self.others[writer.rid] = writer
+        elif writer.worker in self.live:
+            raise ValueError(f"worker {writer.worker} of team {self.name} has a live step already")
+        else:
+            self.live[writer.worker] = writer
+
+    def remove(self, writer: Writer) -> bool:
+        """Forget a writer; False if it was not here (any more)."""
+        if self.live.get(writer.worker) is writer:
+            del self.live[writer.worker]
+            return True
+        return self.others.pop(writer.rid, None) is not None
+
+    def part_segment(self, kind: Kind) -> Segment:
+        part = self.parts.get(kind)
+        return part.segment if part else Segment((self.name, kind), EMPTY_SLOTS, 0)
+
+
+@dataclass(frozen=True)
+class TeamState:
+    """The ``ViewState`` of one team in one forward.
+
+    written: the KV slots of every live request, by rid, tokens of this forward included.
+    """
+
+    team: Team
+    written: Mapping[str, torch.Tensor]
+
+    @property
+    def prompt(self) -> Segment:
+        return self.team.part_segment(Kind.PROMPT)
+
+    @property
+    def header_others(self) -> Segment:
+        return self.team.part_segment(Kind.HEADER_OTHERS)
+
+    @property
+    def header_own(self) -> Segment:
+        return self.team.part_segment(Kind.HEADER_OWN)
+
+    @property
+    def published(self) -> list[PublishedStep]:
+        return self.team.published
+
+    @property
+    def workers(self) -> int:
+        return self.team.workers
+
+    def live(self, worker: int) -> Segment:
+        writer = self.team.live.get(worker)
+        if writer is None or writer.doomed:
+            return Segment((self.team.name, "none", worker), EMPTY_SLOTS, 0)
+        return self.own(writer)
+
+    def own(self, writer: Writer) -> Segment:
+        """A writer's own tokens. Its row starts with them, so they sit at position 0."""
+        return Segment(writer.rid, self.written.get(writer.rid, EMPTY_SLOTS), 0)
+
+    def view(self, writer: Writer) -> tuple[Segment, ...]:
+        """The writer's whole view: what its layout says, then its own tokens."""
+        if writer.worker is not None:
+            before = self.team.layout(self, writer.worker)
+        elif writer.kind is Kind.READER:
+            before = reader_view(self)
+        else:
+            before = outside_view(self)
+        return (*before, self.own(writer))

@@ -79,6 +79,7 @@ def attend(
     stride_v_slot,
     stride_v_head,
     GROUP: tl.constexpr,
+    SHARE: tl.constexpr,
     HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     VALUE_DIM: tl.constexpr,
@@ -89,21 +90,26 @@ def attend(
     BLOCK_D: tl.constexpr,
     BLOCK_V: tl.constexpr,
 ):
-    """Grid ``(items, kv_heads)``. Row m of the tile is query head ``m % GROUP`` of the
-    group, of the item's read ``m // GROUP``. A row whose only partial result this is
-    goes straight to ``out [T, HEADS, VALUE_DIM]``; the others to ``partial [X, HEADS,
-    VALUE_DIM]`` with base-2 log-sum-exps ``lse [X, HEADS]``, both float32. An item
-    without reads, as in padded work, does nothing."""
+    """Grid ``(items, kv_heads * shares)``; a share is SHARE of a KV head's GROUP query
+    heads, all of them unless the group is very large. Row m of the tile is head
+    ``m % SHARE`` of the share, of the item's read ``m // SHARE``.
+
+    A row whose only partial result this is goes straight to ``out [T, HEADS, VALUE_DIM]``;
+    the others to ``partial [X, HEADS, VALUE_DIM]`` with base-2 log-sum-exps ``lse [X,
+    HEADS]``, both float32. An item without reads, as in padded work, does nothing."""
     item = tl.program_id(0)
-    kv_head = tl.program_id(1)
+    shares: tl.constexpr = (GROUP + SHARE - 1) // SHARE
+    kv_head = tl.program_id(1) // shares
+    first_head = tl.program_id(1) % shares * SHARE
     first_partial = tl.load(item_partial_ptr + item)
     reads = tl.load(item_partial_ptr + item + 1) - first_partial
     if reads == 0:
         return
     m = tl.arange(0, BLOCK_M)
-    read = m // GROUP
-    head = kv_head * GROUP + m % GROUP
-    active = read < reads
+    read = m // SHARE
+    in_group = first_head + m % SHARE
+    head = kv_head * GROUP + in_group
+    active = (read < reads) & (in_group < GROUP)
     n = tl.arange(0, BLOCK_N)
     d = tl.arange(0, BLOCK_D)
     e = tl.arange(0, BLOCK_V)
@@ -148,6 +154,7 @@ def attend(
                 (key < keys)[:, None] & (e < VALUE_DIM)[None, :],
                 0.0,
             )
+            # three TF32 products carry float32 nearly whole, on tensor cores
             logits = tl.dot(q, k, input_precision="tf32x3") * scale_log2
             logits = tl.where(key[None, :] < limit[:, None], logits, float("-inf"))
             peak = tl.maximum(highest, tl.max(logits, 1))

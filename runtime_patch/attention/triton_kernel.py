@@ -25,37 +25,43 @@ except ImportError as error:  # torch for the CPU comes without it
 
 LOG2_E = 1.4426950408889634
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-# Blocks per multiprocessor that the grid aims at, and keys below which a split costs more
-# in partial results than it gains.
-WAVES = 2
-MIN_KEYS = 128
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of one thread block. rows: query rows times heads of a group; keys: per step."""
+    """Shape of one thread block: up to ``reads`` query rows times ``heads`` query heads of
+    one KV head make ``rows``; ``keys`` per step of the loop."""
 
+    heads: int
     rows: int
     keys: int
     warps: int
     stages: int
 
+    @property
+    def reads(self) -> int:
+        return self.rows // self.heads
+
     @staticmethod
     def choose(reads: int, group: int, dim: int, element_size: int) -> Tile:
         """For segments of up to ``reads`` reads, ``group`` query heads per KV head and
-        head dimensions up to ``dim``. Fixed rules, so that nothing is tuned at run time;
-        every choice stays below the 99 KiB of shared memory of sm_86 and sm_89.
+        head dimensions up to ``dim``.
 
-        Raises ValueError for a group that fits no tile."""
-        if group > 128:
-            raise ValueError(
-                f"{group} query heads per KV head; the Triton kernel takes up to 128"
-            )
-        rows = max(_power_of_2(group), min(64, max(16, _power_of_2(reads * group))))
+        Fixed rules, so that nothing is tuned at run time. They keep the loop over keys
+        free of register spills and the block within the 99 KiB of shared memory of sm_86
+        and sm_89, as the tests check on the compiled code."""
         row_bytes = max(16, _power_of_2(dim)) * element_size
-        keys = max(16, min(64, 16384 // row_bytes))
-        wide = rows * dim >= 64 * 256
-        return Tile(rows, keys, warps=8 if wide else 4, stages=2 if wide or row_bytes > 512 else 3)
+        most = max(16, min(64, 16384 // row_bytes))
+        shares = -(-group // most)
+        heads = -(-group // shares)
+        rows = min(most, max(16, _power_of_2(reads * heads)))
+        return Tile(
+            heads,
+            rows,
+            keys=most,
+            warps=8 if rows * row_bytes >= 16384 else 4,
+            stages=3 if row_bytes <= 256 else 2,
+        )
 
 
 class Triton:
@@ -96,7 +102,7 @@ class Triton:
             raise ValueError("Triton's interpreter multiplies bfloat16 wrongly; use float32")
         group = q.shape[1] // k.shape[1]
         tile = self._tile(plan, group, max(k.shape[2], v.shape[2]), k.element_size())
-        inputs = self._inputs(plan, rope, tile, group, k.shape[1])
+        inputs = self._inputs(plan, rope, tile, k.shape[1])
         placed = inputs.placed if self._sizes is None else self._sizes.partials
         return _launch(inputs, placed, tile, q, k, v, rope, scale)
 
@@ -108,7 +114,7 @@ class Triton:
             raise ValueError("prepare() is for a kernel made with sizes; call the kernel instead")
         group = q_heads // k.shape[1]
         tile = self._tile(plan, group, max(k.shape[2], v.shape[2]), k.element_size())
-        self._inputs(plan, rope, tile, group, k.shape[1])
+        self._inputs(plan, rope, tile, k.shape[1])
 
     def _tile(self, plan: Plan, group: int, dim: int, element_size: int) -> Tile:
         if self._sizes is not None:
@@ -117,19 +123,16 @@ class Triton:
             reads = plan.cached("most reads", lambda: int(plan.host.read_start.diff().max()))
         return Tile.choose(reads, group, dim, element_size)
 
-    def _inputs(self, plan: Plan, rope: Rope, tile: Tile, group: int, kv_heads: int) -> Inputs:
+    def _inputs(self, plan: Plan, rope: Rope, tile: Tile, kv_heads: int) -> Inputs:
         def work():
+            tiles = make_tiles(plan, tile.reads)
             return divide(
-                plan,
-                make_tiles(plan, tile.rows // group),
-                items=-(-WAVES * self._processors // kv_heads),
-                min_keys=MIN_KEYS,
-                join=True,
+                plan, tiles, processors=self._processors, kv_heads=kv_heads, join=True
             )
 
         if self._sizes is None:
             return plan.cached(
-                ("triton", rope.key, tile.rows, group, kv_heads),
+                ("triton", rope.key, tile.reads, kv_heads),
                 lambda: _filled(Inputs, plan, work(), rope, self._device),
             )
         if self._prepared is not plan:
@@ -179,7 +182,8 @@ def _launch(
     partial = q.new_empty(placed, heads, value_dim, dtype=torch.float32)
     lse = q.new_empty(placed, heads, dtype=torch.float32)
     block_v = max(16, _power_of_2(value_dim))
-    attend[(inputs.sizes.items, kv_heads)](
+    group = heads // kv_heads
+    attend[(inputs.sizes.items, kv_heads * -(-group // tile.heads))](
         q,
         k,
         v,
@@ -206,7 +210,8 @@ def _launch(
         k.stride(1),
         v.stride(0),
         v.stride(1),
-        GROUP=heads // kv_heads,
+        GROUP=group,
+        SHARE=tile.heads,
         HEADS=heads,
         HEAD_DIM=k.shape[2],
         VALUE_DIM=value_dim,

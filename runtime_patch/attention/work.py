@@ -15,6 +15,11 @@ import numpy as np
 
 from runtime_patch.attention.plan import Plan
 
+# Thread blocks per multiprocessor that a grid aims at, and keys below which a cut costs
+# more in partial results than it gains in balance.
+WAVES = 2
+MIN_KEYS = 128
+
 
 @dataclass(frozen=True)
 class Tiles:
@@ -86,9 +91,10 @@ def make_tiles(plan: Plan, reads_per_tile: int) -> Tiles:
     return Tiles(segment, first, reads, np.maximum.reduceat(plan.host.read_limit.numpy(), first))
 
 
-def divide(plan: Plan, tiles: Tiles, *, items: int, min_keys: int, join: bool) -> Work:
-    """Cut the tiles by keys into about ``items`` items of at least ``min_keys`` keys.
+def divide(plan: Plan, tiles: Tiles, *, processors: int, kv_heads: int, join: bool) -> Work:
+    """Cut the tiles by keys into items of equal size, for a grid of items times KV heads.
 
+    processors: multiprocessors to keep busy.
     join: lay tiles with the same rows end to end, so that an item may span segments
         (the kernel then rotates its queries anew for each piece). Otherwise an item is
         one piece, of one segment.
@@ -102,7 +108,7 @@ def divide(plan: Plan, tiles: Tiles, *, items: int, min_keys: int, join: bool) -
     run_start = start[leads]
     total = int(keys.sum())
     run_keys = np.diff(run_start, append=total)
-    share = max(min_keys, -(-total // items))
+    share = max(MIN_KEYS, -(-total * kv_heads // (WAVES * processors)))
     per_run = -(-run_keys // share)
     item_run = np.repeat(np.arange(len(leads)), per_run)
     item_start = run_start[item_run] + run_keys[item_run] * count_up(per_run) // per_run[item_run]

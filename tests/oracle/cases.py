@@ -49,7 +49,8 @@ def largest_difference(folder: Path, logits: dict[str, np.ndarray]) -> float:
 @dataclass(frozen=True)
 class CaseSpec:
     """workers, layout, composition (``mixed``: all workers in every forward; ``separate``:
-    rows that feed several tokens go first, in a forward of their own)."""
+    rows that feed several tokens go first, in a forward of their own), headers
+    (``isolated``, or ``prompt``: prefilled after the prompt)."""
 
     workers: int
     layout: str
@@ -58,11 +59,14 @@ class CaseSpec:
     prompt: int = 30
     header_others: int = 5
     header_own: int = 7
+    headers: str = "isolated"
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.composition not in ("mixed", "separate"):
             raise ValueError(f"composition is 'mixed' or 'separate', got {self.composition!r}")
+        if self.headers not in ("isolated", "prompt"):
+            raise ValueError(f"headers is 'isolated' or 'prompt', got {self.headers!r}")
 
 
 def write_case(folder: Path, spec: CaseSpec) -> Path:
@@ -120,8 +124,9 @@ def write_case(folder: Path, spec: CaseSpec) -> Path:
 
 def _team(decoder: Decoder, case: dict, texts: dict) -> Team:
     team = Team(decoder, case["workers"], case["layout"])
-    for part in ("prompt", "header_others", "header_own"):
-        team.prefill(part, texts[part])
+    team.prefill("prompt", texts["prompt"])
+    for part in ("header_others", "header_own"):
+        team.prefill(part, texts[part], after_prompt=case.get("headers") == "prompt")
     return team
 
 

@@ -1,0 +1,1 @@
+"""What ``bench/speed.py`` measures, and how."""

@@ -10,7 +10,7 @@ import logging
 from array import array
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -31,11 +31,24 @@ class TeamError(Exception):
         self.status = status
 
 
+class Requests(Protocol):
+    """What the book asks of SGLang's scheduler about requests."""
+
+    def abort(self, rid: str) -> None:
+        """Abort a running, queued or parked request."""
+
+    def enqueue(self, req: StepReq) -> None:
+        """Put a parked request into the waiting queue."""
+
+    def refuse(self, req: StepReq, message: str, status: HTTPStatus) -> None:
+        """End a request that is in no queue with an error."""
+
+
 class TeamBook:
     """Teams by name and their live writers by request id.
 
     emit: sends a TeamEvent's (kind, team, data) to the server process.
-    abort: aborts a running or queued request by its id.
+    requests: SGLang's side of the requests.
     context_length: longest view, in tokens.
     """
 
@@ -43,7 +56,7 @@ class TeamBook:
         self,
         tree: HogwildRadixCache,
         emit: Callable[[str, str, dict], None],
-        abort: Callable[[str], None],
+        requests: Requests,
         context_length: int,
         recorder: Recorder,
     ):
@@ -51,9 +64,10 @@ class TeamBook:
         self.teams: dict[str, Team] = {}
         self.writers: dict[str, StepReq] = {}
         self.starved_rounds = 0
+        self.teams_went_first = False
         self._pins: dict[str, tuple[Team, Kind]] = {}
         self._emit = emit
-        self._abort = abort
+        self._requests = requests
         self._context_length = context_length
         self._recorder = recorder
 
@@ -74,15 +88,16 @@ class TeamBook:
         team = self.find(name)
         if team.closing is None:
             team.closing = reason
-            for writer in team.writers():
-                self._abort(writer.rid)
+            parts = [rid for rid, (owner, _) in self._pins.items() if owner is team]
+            for rid in (*(writer.rid for writer in team.writers()), *parts):
+                self._requests.abort(rid)
         self._finish_closing(team)
         return {}
 
     def abort(self, name: str, worker: int) -> dict:
         writer = self.find(name).live.get(worker)
         if writer is not None:
-            self._abort(writer.rid)
+            self._requests.abort(writer.rid)
         return {"aborted": writer is not None}
 
     def inspect(self, name: str) -> dict:
@@ -112,17 +127,48 @@ class TeamBook:
 
     # Requests.
 
-    def admit(self, req: StepReq) -> None:
-        """Bind a new step, reader or say to its team."""
+    def admit(self, req: StepReq, after_live: bool = False) -> None:
+        """Bind a new step, reader or say to its team.
+
+        after_live: a step that begins with its worker's carried token, as soon as the
+        worker's live step (if there is one) has been published."""
         team = self.find(req.team)
         if team.closing is not None or len(team.parts) == 0:
             raise TeamError(f"team {req.team} is closed", HTTPStatus.GONE)
-        self._check_room(team, req)
+        if req.worker is not None and not 0 <= req.worker < team.workers:
+            raise TeamError(f"team {req.team} has no worker {req.worker}")
         try:
-            team.add(req)
+            if after_live and req.worker in team.live:
+                team.queue(req)
+                req.parked = True
+            else:
+                if after_live:
+                    self._carry_into(req)
+                self._check_room(team, req)
+                team.add(req)
         except ValueError as error:
             raise TeamError(str(error), HTTPStatus.CONFLICT) from error
         self.writers[req.rid] = req
+
+    def _carry_into(self, req: StepReq) -> None:
+        carried = self.teams[req.team].carried.get(req.worker)
+        if carried is not None:
+            req.feed_first(carried)
+
+    def _begin_queued(self, team: Team, worker: int) -> None:
+        """The worker is free: its queued step joins the very next forward."""
+        req = team.queued.pop(worker, None)
+        if req is None:
+            return
+        req.parked = False
+        self._carry_into(req)
+        team.add(req)
+        try:
+            self._check_room(team, req)
+        except TeamError as error:
+            self._requests.refuse(req, str(error), error.status)
+        else:
+            self._requests.enqueue(req)
 
     def _check_room(self, team: Team, req: StepReq) -> None:
         view = sum(map(len, TeamState(team, self._written({})).view(req)))
@@ -133,9 +179,26 @@ class TeamBook:
                 f"{view + fed + budget} in all, but the context holds {self._context_length}"
             )
 
+    def parked(self) -> list[StepReq]:
+        return [req for req in self.writers.values() if req.parked]
+
     def belongs(self, req: Any) -> bool:
         """Is it a team's request (a writer, or a prompt or header being prefilled)?"""
         return req.rid in self.writers or req.rid in self._pins
+
+    def check_pool(self, tokens: int) -> None:
+        """Raise TeamError if so many tokens could not be written into an empty pool."""
+        pool = self.tree.token_to_kv_pool_allocator.size
+        if tokens >= pool:
+            raise TeamError(
+                f"the text has {tokens} tokens, but the KV pool holds {pool}: shorten it, or start "
+                "the server with a larger --max-total-tokens",
+                HTTPStatus.SERVICE_UNAVAILABLE,
+            )
+
+    def tell_refused(self, name: str, rid: str) -> None:
+        """The request ``rid`` was for a team, but the book did not take it."""
+        self._emit("dropped", name, {"rid": rid, "reason": "refused"})
 
     def expect_part(self, rid: str, name: str, kind: Kind) -> None:
         """The ordinary request ``rid`` prefills the team's prompt or a header."""
@@ -174,6 +237,9 @@ class TeamBook:
         team.remove(req)
         self._recorder.event("drop", team.name, rid=req.rid, worker=req.worker)
         self._emit("dropped", team.name, {"rid": req.rid, "reason": reason, **self._counts(req)})
+        if req.kind is Kind.STEP and req.worker in team.queued and req.worker not in team.live:
+            # What was queued was meant to go on from the step that is gone.
+            self._requests.abort(team.queued[req.worker].rid)
         self._finish_closing(team)
 
     # Forwards.
@@ -258,6 +324,10 @@ class TeamBook:
         index = len(team.published)
         segment = Segment((team.name, index), node.value, 0)
         team.published.append(PublishedStep(index, req.worker, tokens, segment, node))
+        if req.worker is not None:
+            team.carried.pop(req.worker, None)
+            if req.carried is not None:
+                team.carried[req.worker] = req.carried
         self._forget(team, req)
         self._recorder.event("publish", team.name, rid=req.rid, worker=req.worker, index=index)
         self._emit(
@@ -273,6 +343,8 @@ class TeamBook:
                 **self._counts(req),
             },
         )
+        if req.worker is not None and req.kind is Kind.STEP:
+            self._begin_queued(team, req.worker)
         self._finish_closing(team)
 
     def _end_reader(self, req: StepReq) -> None:

@@ -36,7 +36,7 @@ class ForcedTeam:
         self._book = TeamBook(
             tree=self._tree,
             emit=lambda kind, team, data: None,
-            abort=lambda rid: None,
+            requests=_NoRequests(),
             context_length=self._scheduler.model_config.context_len,
             recorder=Recorder.from_environment(),
         )
@@ -138,6 +138,15 @@ class ForcedTeam:
         else:
             req.finished_reason = FINISH_LENGTH(0)
         release_kv_cache(req, self._tree, checkpoint=True)
+
+
+class _NoRequests:
+    """Forced steps are ended by their owner; nothing is ever queued or aborted."""
+
+    def abort(self, rid: str) -> None:
+        raise RuntimeError(f"{rid} is live: publish or drop it first")
+
+    enqueue = refuse = abort
 
 
 def _greedy() -> Any:

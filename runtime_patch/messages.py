@@ -7,7 +7,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from sglang.srt.managers.io_struct import BaseReq, hook_custom_types
+
+from runtime_patch.teams import Kind
+
+
+class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request does for a team; travels in its ``custom_params["hogwild"]``.
+
+    worker: None for a prompt, a header, a reader of the layout's reader view, and a
+        voice from outside.
+    ends_by_rule, after_live: of a worker's step, see ``step_request.py`` and ``book.py``.
+    """
+
+    kind: Kind
+    team: str
+    worker: int | None = None
+    ends_by_rule: bool = False
+    after_live: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.STEP and self.worker is None:
+            raise ValueError("a step has a worker")
 
 
 class TeamCommand(BaseReq, kw_only=True):

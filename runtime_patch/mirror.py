@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -18,6 +19,8 @@ class LiveStep:
     begun, ended: what the scheduler said when it first ran, and when it was over, the
         latter as (kind, data) with kind published, read or dropped.
     said: a text that is published without generating.
+    told: the listeners have all of its text; it comes on another way than the scheduler's
+        own words and may come later.
     """
 
     rid: str
@@ -30,6 +33,7 @@ class LiveStep:
     begun: asyncio.Future
     output: list[int] = field(default_factory=list)
     text: str = ""
+    told: bool = False
 
 
 @dataclass
@@ -45,6 +49,7 @@ class WorkerState:
     tokens: int = 0
     carried: int | None = None
     live: LiveStep | None = None
+    queued: LiveStep | None = None
 
 
 @dataclass
@@ -53,6 +58,7 @@ class TeamMirror:
 
     unnumbered: live requests that are not a worker's step: readers and outside voices.
     steps: the published steps as a snapshot shows them.
+    outbox: events that wait for the text of a step, each with that step, and those behind.
     """
 
     name: str
@@ -66,11 +72,13 @@ class TeamMirror:
     idle_timeout: float | None
     unnumbered: dict[str, LiveStep] = field(default_factory=dict)
     steps: list[dict] = field(default_factory=list)
+    opened: bool = False
     closed: str | None = None
     closing: bool = False
     closed_event: asyncio.Event = field(default_factory=asyncio.Event)
     last_used: float = field(default_factory=time.monotonic)
     listeners: list[asyncio.Queue] = field(default_factory=list)
+    outbox: deque[tuple[LiveStep | None, dict]] = field(default_factory=deque)
 
     @property
     def busy(self) -> bool:
@@ -78,7 +86,7 @@ class TeamMirror:
 
     def idle_since(self, now: float) -> bool:
         """Has nobody used the team for its idle time?"""
-        if self.idle_timeout is None or self.busy or self.closing:
+        if self.idle_timeout is None or not self.opened or self.busy or self.closing:
             return False
         return now - self.last_used > self.idle_timeout
 
@@ -110,35 +118,68 @@ class TeamMirror:
             state.steps += 1
             state.tokens += len(data["tokens"])
             state.carried = data["carried"]
-        self.tell({"type": "said" if live.said else "published", **line})
+        self.tell({"type": "said" if live.said else "published", **line}, after=live)
 
-    def begin(self, live: LiveStep) -> None:
-        """Take the worker for a step, or answer 409 if it has a live one."""
+    def begin(self, live: LiveStep, after_live: bool = False) -> None:
+        """Take the worker for a step, or answer 409 if it has a live one.
+
+        after_live: with a live one, take the place behind it."""
         if live.reader or live.worker is None:
             self.unnumbered[live.rid] = live
             return
         state = self.workers[live.worker]
-        if state.live is not None:
+        if state.live is None:
+            state.live = live
+        elif not after_live:
             raise ServiceError(
-                f"{state.name} already has a live step; wait for it or abort it",
+                f"{state.name} already has a live step; wait for it, abort it, or send this one "
+                'with "after_live": true',
                 HTTPStatus.CONFLICT,
                 "live_step",
             )
-        state.live = live
+        elif state.queued is not None:
+            raise ServiceError(
+                f"{state.name} already has a step waiting behind its live one",
+                HTTPStatus.CONFLICT,
+                "queued_step",
+            )
+        else:
+            state.queued = live
+            live.number += 1
 
     def end(self, live: LiveStep) -> None:
         self.unnumbered.pop(live.rid, None)
-        if live.worker is not None and self.workers[live.worker].live is live:
-            self.workers[live.worker].live = None
+        for state in self.workers:
+            if state.queued is live:
+                state.queued = None
+            if state.live is live:
+                state.live, state.queued = state.queued, None
 
     def all_live(self) -> list[LiveStep]:
-        return [*self.unnumbered.values(), *(w.live for w in self.workers if w.live)]
+        steps = [step for w in self.workers for step in (w.live, w.queued) if step]
+        return [*self.unnumbered.values(), *steps]
 
     def live_by_rid(self, rid: str) -> LiveStep | None:
         return next((live for live in self.all_live() if live.rid == rid), None)
 
-    def tell(self, event: dict[str, Any]) -> None:
-        """Hand an event to everybody who listens."""
+    def tell(self, event: dict[str, Any], after: LiveStep | None = None) -> None:
+        """Hand an event to everybody who listens, in order, and behind a step's whole text."""
+        self.outbox.append((after, event))
+        self.flush()
+
+    def tell_text(self, live: LiveStep, text: str) -> None:
+        self._hand_out({"type": "text", "text": text, **self.who(live)})
+
+    def flush(self, everything: bool = False) -> None:
+        """Hand out the events that need not wait any more."""
+        while self.outbox:
+            step, event = self.outbox[0]
+            if not (everything or step is None or step.told or step.said):
+                return
+            self.outbox.popleft()
+            self._hand_out(event)
+
+    def _hand_out(self, event: dict[str, Any]) -> None:
         for queue in self.listeners:
             queue.put_nowait(event)
 

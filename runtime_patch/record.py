@@ -1,6 +1,7 @@
 """A record of what each forward processed, for replaying it in an oracle.
 
-Off unless the environment variable HOGWILD_RECORD names a file; one JSON object a line:
+Off unless the environment variable HOGWILD_RECORD names a file; with data parallelism
+each replica has its own, whose name ends in ``.dp0``, ``.dp1``, ... One JSON object a line:
 
 - ``{"event": "open", "team", "workers", "layout"}``, then ``"part"`` with ``kind``
   (prompt, header_others, header_own), ``tokens`` and ``base``;
@@ -41,7 +42,15 @@ class Recorder:
 
     @classmethod
     def from_environment(cls) -> Recorder:
-        return cls(os.environ.get(VARIABLE))
+        """This process's record. Ranks of one tensor-parallel group see the same forwards;
+        the first one keeps the record."""
+        from sglang.srt.runtime_context import get_parallel
+
+        path, parallel = os.environ.get(VARIABLE), get_parallel()
+        if not path or parallel.attn_tp_rank != 0:
+            return cls(None)
+        replicated = parallel.num_dp_ranks > 1
+        return cls(f"{path}.dp{parallel.dp_rank or 0}" if replicated else path)
 
     def event(self, event: str, team: str, **fields: Any) -> None:
         self._write({"event": event, "team": team, **fields})

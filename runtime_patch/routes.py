@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
@@ -22,7 +24,8 @@ DISCONNECT_POLL = 0.2
 
 
 class _ErrorRoute(APIRoute):
-    """Turns ServiceErrors into error replies, without touching SGLang's own handlers."""
+    """Turns ServiceErrors and bodies that do not fit their schema into error replies,
+    without touching SGLang's own handlers."""
 
     def get_route_handler(self) -> Callable:
         handler = super().get_route_handler()
@@ -30,10 +33,30 @@ class _ErrorRoute(APIRoute):
         async def handle(request: Request) -> Any:
             try:
                 return await handler(request)
+            except RequestValidationError as error:
+                return _reply(_complaint(error))
             except ServiceError as error:
-                return JSONResponse(error.body(), status_code=error.status)
+                return _reply(error)
 
         return handle
+
+
+def _reply(error: ServiceError) -> JSONResponse:
+    return JSONResponse(error.body(), status_code=error.status)
+
+
+def _complaint(error: RequestValidationError) -> ServiceError:
+    """What is wrong with a body, in words. 422 if it is malformed, 400 if it makes no sense."""
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"][1:]) or "body"
+        what = problem.get("ctx", {}).get("error") or problem["msg"]
+        if problem["type"] == "json_invalid":
+            what, where = f"{what}, at character {where}", "the body is not JSON"
+        lines.append(f"{where}: {what}")
+    senseless = all(problem["type"] == "value_error" for problem in error.errors())
+    status = HTTPStatus.BAD_REQUEST if senseless else HTTPStatus.UNPROCESSABLE_ENTITY
+    return ServiceError("; ".join(lines), status)
 
 
 def make_router(service: TeamService) -> APIRouter:
@@ -41,11 +64,14 @@ def make_router(service: TeamService) -> APIRouter:
 
     @router.get("")
     async def about() -> dict:
-        return service.about()
+        return await service.about()
 
     @router.post("/teams")
     async def open_team(body: OpenTeam, request: Request) -> dict:
         mirror = await _unless_gone(request, service.open(body))
+        if await request.is_disconnected():
+            # Nobody would ever learn the team's name.
+            service.later(service.close(mirror, "owner_gone"))
         return {
             "team": mirror.name,
             "workers": [worker.name for worker in mirror.workers],
@@ -73,7 +99,7 @@ def make_router(service: TeamService) -> APIRouter:
             return await _unless_gone(request, writing.result())
         events = writing.run()
         # The first event is awaited here, so that a refusal has its own status.
-        first = await anext(events)
+        first = await _unless_gone(request, anext(events))
         return StreamingResponse(_sse(first, events), media_type="text/event-stream")
 
     @router.post("/teams/{team}/say")

@@ -71,6 +71,7 @@ class WriteStep(Body):
     input_ids: list[int] | None = None
     sampling_params: dict[str, Any] = Field(default_factory=dict)
     end: Literal["sentence", "none"] = "sentence"
+    after_live: bool = False
     stream: bool = False
     return_logprob: bool = False
     logprob_start_len: int = Field(default=-1, ge=-1)
@@ -82,6 +83,10 @@ class WriteStep(Body):
         _one_of({"text": self.text, "input_ids": self.input_ids}, required=False)
         if self.worker is None and not self.reader:
             raise ValueError("name the worker, or make it a reader")
+        if self.after_live and self.reader:
+            raise ValueError("after_live is for a worker's step, not for a reader")
+        if self.after_live and not (self.text or self.input_ids):
+            raise ValueError("a step after the live one needs a text to begin with")
         return self
 
 

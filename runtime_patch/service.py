@@ -12,9 +12,9 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from runtime_patch.errors import ServiceError
 from runtime_patch.layouts import LAYOUTS, UnknownLayout, find_layout
@@ -26,6 +26,8 @@ from runtime_patch.tokens import Texts
 from runtime_patch.versions import package_version, sglang_version
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Names of closed teams are remembered, so that using one says 410 and not 404.
 REMEMBERED = 4096
@@ -43,20 +45,24 @@ class TeamService:
         self._call_numbers = itertools.count(1)
         self._ranks = itertools.count()
         self._sweeper: asyncio.Task | None = None
+        self._kernel: str | None = None
         self._tasks: set[asyncio.Task] = set()
 
     @property
     def texts(self) -> Texts:
-        return Texts(self.manager.tokenizer)
+        return Texts(self.manager.tokenizer, self.manager.model_config.vocab_size)
 
     # What callers use.
 
-    def about(self) -> dict:
+    async def about(self) -> dict:
         """Says that the patch is active, and with what."""
         from sglang.srt.runtime_context import get_model
 
+        if self._kernel is None:
+            self._kernel = (await self._command("about", ""))["kernel"]
         return {
             "active": True,
+            "kernel": self._kernel,
             "hogwild_sgl": package_version(),
             "sglang": sglang_version(),
             "model": get_model().model_path,
@@ -68,12 +74,16 @@ class TeamService:
 
     def find(self, name: str) -> TeamMirror:
         if name in self.teams:
+            self.teams[name].last_used = time.monotonic()
             return self.teams[name]
+        self._refuse_closed(name)
+        raise ServiceError(f"unknown team {name!r}", HTTPStatus.NOT_FOUND, "unknown_team")
+
+    def _refuse_closed(self, name: str) -> None:
         if name in self._closed:
             raise ServiceError(
                 f"team {name} is closed ({self._closed[name]})", HTTPStatus.GONE, "team_closed"
             )
-        raise ServiceError(f"unknown team {name!r}", HTTPStatus.NOT_FOUND, "unknown_team")
 
     async def open(self, body: OpenTeam) -> TeamMirror:
         """Open a team: tell the scheduler, prefill the prompt and headers, keep them."""
@@ -103,30 +113,39 @@ class TeamService:
             context_length=self.manager.context_len,
             idle_timeout=body.idle_timeout,
         )
-        await self._command(
-            "open",
-            mirror,
-            workers=len(body.workers),
-            layout=body.layout,
-            headers_after_prompt=after_prompt,
-        )
         self.teams[name] = mirror
         try:
+            await self._command(
+                "open",
+                mirror.name,
+                mirror.dp_rank,
+                workers=len(body.workers),
+                layout=body.layout,
+                headers_after_prompt=after_prompt,
+            )
             await self._prefill(mirror, Kind.PROMPT, prompt)
             for kind, tokens in headers.items():
                 if tokens:
                     await self._prefill(mirror, kind, prompt + tokens if after_prompt else tokens)
         except BaseException:
-            self._later(self.close(mirror, "error"))
+            self.later(self.close(mirror, "error"))
             raise
         mirror.last_used = time.monotonic()
+        mirror.opened = True
         return mirror
 
     async def close(self, mirror: TeamMirror, reason: str = "request") -> None:
         """Close and wait until the scheduler has given everything back."""
         mirror.require_open()
-        await self._command("close", mirror, reason=reason)
-        await asyncio.wait_for(mirror.closed_event.wait(), COMMAND_TIMEOUT)
+        try:
+            await self._command("close", mirror.name, mirror.dp_rank, reason=reason)
+        except ServiceError as error:
+            if mirror.closed:
+                return  # somebody else closed it at the same time
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            self._on_closed(mirror, reason)  # the scheduler has never had it
+        await self._in_time(mirror.closed_event.wait())
 
     async def abort(self, mirror: TeamMirror, worker: int | str) -> bool:
         """Drop a worker's live step; wait until the worker is free."""
@@ -135,12 +154,12 @@ class TeamService:
         if live is None:
             return False
         self.manager.abort_request(live.rid)
-        await asyncio.wait([live.ended], timeout=COMMAND_TIMEOUT)
+        await self._in_time(asyncio.shield(live.ended))
         return True
 
     async def snapshot(self, mirror: TeamMirror) -> dict:
         mirror.require_open()
-        counts = await self._command("inspect", mirror)
+        counts = await self._command("inspect", mirror.name, mirror.dp_rank)
         return {
             "team": mirror.name,
             "state": "open",
@@ -156,11 +175,13 @@ class TeamService:
         """Everything that happens to a team, from now until it is closed.
 
         hold: the team is closed when the caller goes away."""
+        snapshot = await self.snapshot(mirror)
         mirror.require_open()
+        # From here on nothing happens unheard, and nothing heard is in the snapshot.
         queue: asyncio.Queue = asyncio.Queue()
         mirror.listeners.append(queue)
         try:
-            yield {"type": "snapshot", **await self.snapshot(mirror)}
+            yield {"type": "snapshot", **snapshot}
             while True:
                 event = await queue.get()
                 yield event
@@ -169,7 +190,7 @@ class TeamService:
         finally:
             mirror.listeners.remove(queue)
             if hold and not mirror.closed:
-                self._later(self.close(mirror, "owner_gone"))
+                self.later(self.close(mirror, "owner_gone"))
 
     # What the scheduler says.
 
@@ -202,9 +223,16 @@ class TeamService:
             mirror.publish(live, event.data, self.texts.decode(event.data["tokens"]))
         self._on_ended(mirror, live, event.kind, event.data)
 
-    def on_refused(self, mirror: TeamMirror, live: LiveStep) -> None:
-        """A request ended without the scheduler's book having taken it."""
-        self._on_ended(mirror, live, "dropped", {"reason": "refused"})
+    async def hear_out(self, mirror: TeamMirror, live: LiveStep) -> None:
+        """A request has failed: wait for what the scheduler says about it, which is nothing
+        if it has never got there. The worker is free afterwards."""
+        try:
+            # Its answer comes behind all that it has said before.
+            await self._command("inspect", mirror.name, mirror.dp_rank)
+        except ServiceError as error:
+            logger.debug("hogwild: %s", error)
+        if not live.ended.done():
+            self._on_ended(mirror, live, "dropped", {"reason": "refused"})
 
     # Inside.
 
@@ -214,7 +242,8 @@ class TeamService:
         if not live.ended.done():
             live.ended.set_result((kind, data))
         if kind == "dropped" and not live.reader:
-            mirror.tell({"type": "dropped", "reason": data["reason"], **mirror.who(live)})
+            dropped = {"type": "dropped", "reason": data["reason"], **mirror.who(live)}
+            mirror.tell(dropped, after=live)
 
     def _on_closed(self, mirror: TeamMirror, reason: str) -> None:
         mirror.closed = reason
@@ -225,9 +254,10 @@ class TeamService:
         while len(self._closed) > REMEMBERED:
             del self._closed[next(iter(self._closed))]
         mirror.tell({"type": "closed", "reason": reason})
+        mirror.flush(everything=True)
         mirror.closed_event.set()
 
-    async def _command(self, command: str, mirror: TeamMirror, **arguments: Any) -> dict:
+    async def _command(self, command: str, team: str, dp_rank: int = 0, **arguments: Any) -> dict:
         self._start()
         call, future = next(self._call_numbers), asyncio.get_running_loop().create_future()
         self._calls[call] = future
@@ -235,20 +265,28 @@ class TeamService:
             TeamCommand(
                 call=call,
                 command=command,
-                team=mirror.name,
-                dp_rank=mirror.dp_rank,
+                team=team,
+                dp_rank=dp_rank,
                 arguments=arguments,
             )
         )
         try:
-            return await asyncio.wait_for(future, COMMAND_TIMEOUT)
+            return await self._in_time(future)
+        except ServiceError:
+            self._refuse_closed(team)  # closed meanwhile: say so
+            raise
+        finally:
+            self._calls.pop(call, None)
+
+    async def _in_time(self, answer: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(COMMAND_TIMEOUT):
+                return await answer
         except TimeoutError as error:
             raise ServiceError(
                 f"the scheduler did not answer within {COMMAND_TIMEOUT:.0f} s",
                 HTTPStatus.SERVICE_UNAVAILABLE,
             ) from error
-        finally:
-            self._calls.pop(call, None)
 
     async def _prefill(self, mirror: TeamMirror, kind: Kind, tokens: list[int]) -> None:
         from runtime_patch.writing import part_request, run_to_end
@@ -266,17 +304,11 @@ class TeamService:
             await asyncio.sleep(0.25)
             now = time.monotonic()
             for mirror in list(self.teams.values()):
-                idle = mirror.idle_timeout
-                if (
-                    idle
-                    and not mirror.busy
-                    and not mirror.closing
-                    and now - mirror.last_used > idle
-                ):
+                if mirror.idle_since(now):
                     mirror.closing = True
-                    self._later(self.close(mirror, "idle"))
+                    self.later(self.close(mirror, "idle"))
 
-    def _later(self, work: Any) -> None:
+    def later(self, work: Any) -> None:
         """Run on without the caller, keeping a reference and saying what went wrong."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

@@ -38,6 +38,7 @@ def register_resolution() -> None:
 def settle(server_args: Any) -> None:
     """Refuse what does not fit and turn off what must be off; nothing without the flags."""
     from sglang.srt.arg_groups.overrides import declare_resolution, resolving_view
+    from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, with_phase
 
     cfg = resolving_view(server_args)
     if NAME not in (cfg.attention_backend, cfg.radix_cache_backend):
@@ -46,17 +47,27 @@ def settle(server_args: Any) -> None:
     for refused, why in _refusals(cfg):
         if refused:
             raise UnsupportedSetting(f"hogwild: {why}")
-    off: dict[str, bool] = {}
+    changed: dict[str, Any] = {}
     if not cfg.disable_overlap_schedule:
         # With overlap the next forward is planned before the last one's stops are known,
         # and the others would see a token past a step's end.
-        off["disable_overlap_schedule"] = True
+        changed["disable_overlap_schedule"] = True
         logger.info("hogwild: the overlap scheduler is turned off, views must be exact")
     if not cfg.disable_cuda_graph:
-        off["disable_cuda_graph"] = True
+        changed["disable_cuda_graph"] = True
+        for phase in (Phase.DECODE, Phase.PREFILL):
+            graphs = changed.get("cuda_graph_config", cfg.cuda_graph_config)
+            changed["cuda_graph_config"] = with_phase(graphs, phase, backend=Backend.DISABLED)
         logger.info("hogwild: CUDA graphs are turned off, views change shape every forward")
-    if off:
-        declare_resolution(server_args, NAME, **off)
+    if not cfg.enable_mixed_chunk:
+        # A step's opening tokens ride in the same forward as the others' decode tokens.
+        changed["enable_mixed_chunk"] = True
+        logger.info("hogwild: mixed chunks are turned on, so that starting a step costs no forward")
+    if cfg.device == "cpu" and not cfg.sleep_on_idle:
+        # An idle scheduler would otherwise keep one core busy polling.
+        changed["sleep_on_idle"] = True
+    if changed:
+        declare_resolution(server_args, NAME, **changed)
     # SGLang rounds its cos/sin tables to the model's dtype off CUDA, which is wrong at
     # long range; must be set before the model is built.
     os.environ.setdefault("SGLANG_ROPE_CACHE_FP32", "1")
@@ -90,6 +101,10 @@ def _refusals(cfg: Any) -> list[tuple[bool, str]]:
             cfg.kv_cache_dtype not in ("auto", "bf16", "bfloat16", "fp16", "float16", "float32"),
             "a quantised KV cache is not supported yet: use --kv-cache-dtype auto, not "
             f"{cfg.kv_cache_dtype}",
+        ),
+        (
+            cfg.allow_auto_truncate,
+            "a text that is too long is refused, never cut: drop --allow-auto-truncate",
         ),
         (
             cfg.speculative_algorithm is not None,

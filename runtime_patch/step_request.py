@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from http import HTTPStatus
 
 from sglang.srt.managers.schedule_batch import (
@@ -38,6 +39,7 @@ class StepReq(Req):
     view_room: tokens by which the view may still grow, set before each forward.
     forwards: forwards it had a row in.
     taken: int64 KV slots handed to the team when it finished; None until then.
+    parked: it waits for its worker's live step, outside SGLang's queue.
     """
 
     def __init__(self, *args, team: str, kind: Kind, worker: int | None, ends_by_rule: bool, **kw):
@@ -52,6 +54,12 @@ class StepReq(Req):
         self.forwards = 0
         self.history_start: int | None = None
         self.taken = None
+        self.parked = False
+
+    def feed_first(self, token: int) -> None:
+        """Put the worker's carried token before the tokens to feed."""
+        self.origin_input_ids = array("q", [token, *self.origin_input_ids])
+        self.origin_input_ids_unpadded = self.origin_input_ids
 
     @property
     def doomed(self) -> bool:
@@ -75,11 +83,13 @@ class StepReq(Req):
 
     def update_finish_state(self, new_accepted_len: int = 1) -> None:
         super().update_finish_state(new_accepted_len)
-        if self.finished() or not self.output_ids:
+        spent = isinstance(self.finished_reason, FINISH_LENGTH)
+        if not self.output_ids or (self.finished() and not spent):
             return
+        # A step that is whole when its budget is spent ended by the rule.
         if self.ends_by_rule and self._at_step_end():
             self._finish(FinishSentence())
-        elif self.view_room is not None and self.view_room <= 0:
+        elif not spent and self.view_room is not None and self.view_room <= 0:
             self._finish(FinishContext(len(self.output_ids)))
 
     def _finish(self, reason: BaseFinishReason) -> None:

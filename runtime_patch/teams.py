@@ -81,6 +81,8 @@ class Team:
 
     forwards: model forwards in which at least one worker's step had a row: the team's
         sequential passes.
+    carried: per worker the last token it sampled, which has no KV yet.
+    queued: per worker the step that begins when its live one is published.
     """
 
     name: str
@@ -91,6 +93,8 @@ class Team:
     published: list[PublishedStep] = field(default_factory=list)
     live: dict[int, Writer] = field(default_factory=dict)
     others: dict[str, Writer] = field(default_factory=dict)
+    queued: dict[int, Writer] = field(default_factory=dict)
+    carried: dict[int, int] = field(default_factory=dict)
     forwards: int = 0
     closing: str | None = None
     tip_lock: Any = None
@@ -115,10 +119,10 @@ class Team:
 
     @property
     def idle(self) -> bool:
-        return not self.live and not self.others
+        return not self.live and not self.others and not self.queued
 
     def writers(self) -> list[Writer]:
-        return [*self.live.values(), *self.others.values()]
+        return [*self.live.values(), *self.others.values(), *self.queued.values()]
 
     def add(self, writer: Writer) -> None:
         if writer.kind is not Kind.STEP:
@@ -128,12 +132,19 @@ class Team:
         else:
             self.live[writer.worker] = writer
 
-    def remove(self, writer: Writer) -> bool:
-        """Forget a writer; False if it was not here (any more)."""
-        if self.live.get(writer.worker) is writer:
-            del self.live[writer.worker]
-            return True
-        return self.others.pop(writer.rid, None) is not None
+    def queue(self, writer: Writer) -> None:
+        """Let a step wait for its worker's live one."""
+        if writer.worker in self.queued:
+            raise ValueError(
+                f"worker {writer.worker} of team {self.name} has a queued step already"
+            )
+        self.queued[writer.worker] = writer
+
+    def remove(self, writer: Writer) -> None:
+        for place in (self.live, self.queued):
+            if place.get(writer.worker) is writer:
+                del place[writer.worker]
+        self.others.pop(writer.rid, None)
 
     def part_segment(self, kind: Kind) -> Segment:
         part = self.parts.get(kind)

@@ -13,10 +13,13 @@ class Texts:
     """Tokenises prompts with special tokens, everything else without.
 
     tokenizer: the model's, or None on a server started with --skip-tokenizer-init, which
-        takes token ids only."""
+        takes token ids only.
+    vocab_size: rows of the model's embedding; SGLang does not look whether a token has
+        one, and a token without one ends the scheduler."""
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Any, vocab_size: int):
         self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
 
     @property
     def has_tokenizer(self) -> bool:
@@ -24,15 +27,14 @@ class Texts:
 
     def prompt(self, body: OpenTeam) -> list[int]:
         if body.input_ids is not None:
-            return body.input_ids
-        tokenizer = self._require()
-        if body.prompt is not None:
-            tokens = tokenizer.encode(body.prompt)
+            tokens = body.input_ids
+        elif body.prompt is not None:
+            tokens = self._require().encode(body.prompt)
         else:
             tokens = self._chat(body)
         if not tokens:
             raise ServiceError("the prompt is empty")
-        return list(tokens)
+        return self._known(tokens)
 
     def _chat(self, body: OpenTeam) -> list[int]:
         tokenizer = self._require()
@@ -58,12 +60,20 @@ class Texts:
 
     def inner(self, text: str | None, ids: list[int] | None) -> list[int]:
         """Tokens of a text in the middle of a view; no text is no tokens."""
-        if ids is not None or not text:
-            return list(ids or [])
-        return list(self._require().encode(text, add_special_tokens=False))
+        if ids is None:
+            ids = self._require().encode(text, add_special_tokens=False) if text else []
+        return self._known(ids)
 
     def decode(self, tokens: list[int]) -> str:
         return self._tokenizer.decode(tokens) if self._tokenizer else ""
+
+    def _known(self, tokens: list[int]) -> list[int]:
+        for token in tokens:
+            if not 0 <= token < self._vocab_size:
+                raise ServiceError(
+                    f"there is no token {token}: the model's vocabulary has {self._vocab_size}"
+                )
+        return list(tokens)
 
     def _require(self) -> Any:
         if self._tokenizer is None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
+
 from runtime_patch.errors import ServiceError
+from runtime_patch.messages import Purpose
 from runtime_patch.mirror import LiveStep, TeamMirror
+from runtime_patch.sampling import check_sampling_params
 from runtime_patch.schemas import Say, WriteStep
 from runtime_patch.service import TeamService
 from runtime_patch.teams import Kind
@@ -24,7 +29,7 @@ def part_request(mirror: TeamMirror, kind: Kind, tokens: list[int]) -> Any:
         rid=f"{mirror.name}-{kind}",
         tokens=tokens,
         sampling_params={"max_new_tokens": 0},
-        hogwild={"kind": str(kind), "team": mirror.name},
+        purpose=Purpose(kind, mirror.name),
     )
 
 
@@ -33,13 +38,16 @@ def _request(
     rid: str,
     tokens: list[int],
     sampling_params: dict,
-    hogwild: dict,
+    purpose: Purpose,
     **more: Any,
 ) -> Any:
     from sglang.srt.managers.io_struct import GenerateReqInput
     from sglang.srt.runtime_context import get_parallel
 
-    custom = {**(sampling_params.get("custom_params") or {}), "hogwild": hogwild}
+    custom = {
+        **(sampling_params.get("custom_params") or {}),
+        "hogwild": msgspec.to_builtins(purpose),
+    }
     return GenerateReqInput(
         rid=rid,
         input_ids=tokens,
@@ -52,12 +60,12 @@ def _request(
 async def outputs(manager: Any, request: Any) -> AsyncIterator[dict]:
     """SGLang's outputs of a request; its failures as ServiceErrors with a status."""
     try:
-        async for out in manager.generate_request(request):
-            reason = out["meta_info"].get("finish_reason") or {}
-            if reason.get("type") == "abort":
-                status = reason.get("status_code") or HTTPStatus.CONFLICT
-                raise ServiceError(reason.get("message") or "aborted", int(status), "aborted")
-            yield out
+        async with aclosing(manager.generate_request(request)) as replies:
+            async for out in replies:
+                reason = out["meta_info"].get("finish_reason") or {}
+                if reason.get("type") == "abort":
+                    raise _aborted(reason)
+                yield out
     except ValueError as error:
         raise ServiceError(str(error)) from error
     except ServiceError:
@@ -70,9 +78,31 @@ async def outputs(manager: Any, request: Any) -> AsyncIterator[dict]:
         raise ServiceError(str(getattr(error, "detail", error)), status) from error
 
 
+def _aborted(reason: dict) -> ServiceError:
+    """SGLang's abort as an error: with the status it gives, else as somebody's abort."""
+    status, message = reason.get("status_code"), reason.get("message") or "aborted"
+    if status is None:
+        return ServiceError(message, HTTPStatus.CONFLICT, "aborted")
+    return ServiceError(message, int(status))
+
+
 async def run_to_end(manager: Any, request: Any) -> dict:
     """The last output of a request."""
     return [out async for out in outputs(manager, request)][-1]
+
+
+async def _told(future: asyncio.Future) -> Any:
+    """What the scheduler says about a request, on its way beside SGLang's output."""
+    try:
+        # wait_for can swallow a cancellation (Python < 3.12), and the step would go on
+        # without its client.
+        async with asyncio.timeout(END_TIMEOUT):
+            return await asyncio.shield(future)
+    except TimeoutError as error:
+        raise ServiceError(
+            f"the scheduler has been silent for {END_TIMEOUT:.0f} s",
+            HTTPStatus.SERVICE_UNAVAILABLE,
+        ) from error
 
 
 class Writing:
@@ -96,16 +126,24 @@ class Writing:
             return
         if self.body.end == "sentence" and not self.service.texts.has_tokenizer:
             raise ServiceError('this server has no tokenizer: use "end": "none"')
-        if self.body.sampling_params.get("n", 1) != 1:
-            raise ServiceError("a step is one text: n must be 1")
-        new = self.body.sampling_params.get("max_new_tokens", 128)
-        if not isinstance(new, int) or new < (0 if self.reader else 1):
-            raise ServiceError(f"max_new_tokens must be a positive whole number, got {new!r}")
+        params, manager = self.body.sampling_params, self.service.manager
+        check_sampling_params(manager, params)
+        new = params.get("max_new_tokens", 128)
+        if new is None or new < (0 if self.reader else 1):
+            raise ServiceError(f"max_new_tokens must be a positive whole number, got {new}")
+        if self.body.top_logprobs_num > manager.model_config.vocab_size:
+            raise ServiceError(
+                f"top_logprobs_num is {self.body.top_logprobs_num}, but the vocabulary has "
+                f"{manager.model_config.vocab_size} tokens"
+            )
 
     def _begin(self) -> LiveStep:
         mirror, loop = self.mirror, asyncio.get_running_loop()
         state = None if self.worker is None else mirror.workers[self.worker]
-        carried = [] if state is None or state.carried is None else [state.carried]
+        self.after_live = not self.said and self.body.after_live
+        # A step behind a live one is given its carried token by the scheduler.
+        carries = state is not None and state.carried is not None and not self.after_live
+        carried = [state.carried] if carries else []
         fed = carried + self.service.texts.inner(self.body.text, self.body.input_ids)
         if not fed:
             raise ServiceError("nothing to feed: give a text (the worker carries no token)")
@@ -119,7 +157,7 @@ class Writing:
             ended=loop.create_future(),
             begun=loop.create_future(),
         )
-        mirror.begin(live)
+        mirror.begin(live, self.after_live)
         return live
 
     def _sglang_request(self) -> Any:
@@ -137,13 +175,14 @@ class Writing:
                 "top_logprobs_num": body.top_logprobs_num,
                 "token_ids_logprob": body.token_ids_logprob,
             }
-        hogwild = {
-            "kind": str(kind),
-            "team": self.mirror.name,
-            "worker": self.worker,
-            "ends_by_rule": not self.said and body.end == "sentence",
-        }
-        return _request(self.mirror, live.rid, live.fed, sampling, hogwild, **more)
+        purpose = Purpose(
+            kind,
+            self.mirror.name,
+            worker=self.worker,
+            ends_by_rule=not self.said and body.end == "sentence",
+            after_live=self.after_live,
+        )
+        return _request(self.mirror, live.rid, live.fed, sampling, purpose, **more)
 
     # During.
 
@@ -153,23 +192,29 @@ class Writing:
         try:
             out: dict = {"meta_info": {}}
             started = False
-            async for out in outputs(manager, self._sglang_request()):
-                if not started:
-                    started = True
-                    begun = await asyncio.wait_for(asyncio.shield(live.begun), END_TIMEOUT)
-                    yield {"type": "start", "step": {**self._who(), **begun, "rid": live.rid}}
-                delta = self._take(out)
-                if delta["text"] or delta["output_ids"]:
-                    if not live.reader:
-                        told = {"type": "text", "text": delta["text"], **self.mirror.who(live)}
-                        self.mirror.tell(told)
-                    yield {"type": "text", **delta}
-            kind, data = await asyncio.wait_for(asyncio.shield(live.ended), END_TIMEOUT)
+            async with aclosing(outputs(manager, self._sglang_request())) as replies:
+                async for out in replies:
+                    if not started:
+                        started = True
+                        begun = await _told(live.begun)
+                        yield {"type": "start", "step": {**self._who(), **begun, "rid": live.rid}}
+                    delta = self._take(out)
+                    if delta["text"] or delta["output_ids"]:
+                        if not live.reader:
+                            self.mirror.tell_text(live, delta["text"])
+                        yield {"type": "text", **delta}
+            self._all_told()
+            kind, data = await _told(live.ended)
             if kind == "dropped":
                 raise ServiceError("the step was aborted", HTTPStatus.CONFLICT, "aborted")
             done = True
             yield {"type": "end", **self._record(data, out["meta_info"])}
+        except ServiceError:
+            if live.rid not in manager.rid_to_state:
+                await self.service.hear_out(self.mirror, live)
+            raise
         finally:
+            self._all_told()
             if not done:
                 self._let_go()
 
@@ -195,8 +240,12 @@ class Writing:
         if live.rid in self.service.manager.rid_to_state:
             self.service.manager.abort_request(live.rid)
         else:
-            # SGLang refused it before the scheduler knew of it, or has already ended it.
-            self.service.on_refused(self.mirror, live)
+            # It was on its way to the scheduler, or has already ended there.
+            self.service.later(self.service.hear_out(self.mirror, live))
+
+    def _all_told(self) -> None:
+        self.live.told = True
+        self.mirror.flush()
 
     # After.
 

@@ -13,8 +13,9 @@ from runtime_patch.attention.merge import Merge
 from runtime_patch.attention.plan import Plan
 from runtime_patch.attention.rope import Rope, rotate
 
-# Segments up to this long are padded and done together; longer ones are worth a call each.
-SHORT = 256
+# Segments of up to so many keys and reads are padded and done together; larger ones are worth
+# a call each, and would take much memory together.
+SHORT, FEW = 256, 32
 
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
@@ -101,7 +102,8 @@ def schedule(plan: Plan) -> tuple[list[Single], list[Padded]]:
     buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
     for s in range(plan.num_segments):
         length, first, end = starts[s + 1] - starts[s], reads[s], reads[s + 1]
-        if length <= SHORT and all(limit >= length for limit in limits[first:end]):
+        whole = min(limits[first:end]) == length
+        if whole and length <= SHORT and end - first <= FEW:
             buckets[end - first, max(16, 1 << (length - 1).bit_length())].append(s)
         else:
             singles.append(_single(plan, s, starts, reads, limits, deltas))
@@ -157,7 +159,9 @@ def _full(q, k, v, scale: float):
     kv_heads = k.shape[1]
     folded = q.unflatten(1, (kv_heads, -1)).transpose(0, 1).flatten(1, 2)
     out, lse = _flash(folded[:, None], _heads(k), _heads(v), scale)
-    out, lse = (t[:, 0].unflatten(1, (len(q), -1)).transpose(0, 1).flatten(1, 2) for t in (out, lse))
+    out, lse = (
+        t[:, 0].unflatten(1, (len(q), -1)).transpose(0, 1).flatten(1, 2) for t in (out, lse)
+    )
     return out, lse
 
 

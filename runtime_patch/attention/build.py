@@ -23,7 +23,9 @@ from runtime_patch.attention.kernel import KernelUnavailable
 logger = logging.getLogger(__name__)
 
 COMPILERS = ("c++", "g++", "clang++")
-FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-fPIC", "-shared", "-Wno-psabi")
+# Hidden: libraries built from one source for several instruction sets must not find each
+# other's functions by name.
+FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-psabi")
 
 
 def cache_folder() -> Path:
@@ -45,17 +47,20 @@ def find_compiler() -> list[str]:
     )
 
 
-def build(source: Path, name: str, flags: Sequence[str]) -> Path:
+def build(source: Path, name: str, flags: Sequence[str], headers: Sequence[Path] = ()) -> Path:
     """The library ``name`` built from ``source``, from the cache if nothing has changed.
 
-    The cached file's name holds a hash of every file in the source's folder, the flags and
-    the compiler's version. Processes that start together build once: the others wait.
+    headers: folders, besides the source's own, in which it finds what it includes.
+
+    The cached file's name holds a hash of every file in those folders, the flags and the
+    compiler's version. Processes that start together build once: the others wait.
     Raises KernelUnavailable when there is no compiler or it fails.
     """
     compiler = find_compiler()
-    command = [*compiler, *FLAGS, *flags, str(source)]
+    command = [*compiler, *FLAGS, *flags, *(f"-I{folder}" for folder in headers), str(source)]
     folder = cache_folder()
-    target = folder / f"{name}-{_fingerprint(source, command, _version(compiler))}.so"
+    files = [file for place in (source.parent, *headers) for file in sorted(place.iterdir())]
+    target = folder / f"{name}-{_fingerprint(files, [*FLAGS, *flags], _version(compiler))}.so"
     if target.exists():
         return target
     try:
@@ -82,9 +87,9 @@ def _version(compiler: list[str]) -> str:
     return done.stdout
 
 
-def _fingerprint(source: Path, command: list[str], version: str) -> str:
-    parts = [shlex.join(command[:-1]), version]
-    parts += [f"{path.name}\n{path.read_text()}" for path in sorted(source.parent.iterdir())]
+def _fingerprint(files: Sequence[Path], flags: Sequence[str], version: str) -> str:
+    parts = [shlex.join(flags), version]
+    parts += [f"{path.name}\n{path.read_text()}" for path in files]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

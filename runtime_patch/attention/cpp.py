@@ -52,8 +52,8 @@ class Tensor(Structure):
     _fields_ = [("data", c_void_p), ("row_stride", c_int64), ("head_stride", c_int64)]
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Tensor:
-        return cls(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
+    def strides(cls, strides: tuple[int, ...]) -> Tensor:
+        return cls(None, strides[0], strides[1])
 
 
 class Call(Structure):
@@ -83,23 +83,54 @@ def supported_instruction_sets() -> list[str]:
     return ["avx2", "plain"] if level == "AVX2" else ["plain"]
 
 
-class Schedule:
-    """The C++ schedule of a plan, freed with it, and the memory for partial results."""
+class Prepared:
+    """All of a call that does not change from layer to layer: the plan's schedule, which is
+    freed with it, memory for partial results, and the call's arguments but the pointers."""
 
-    def __init__(self, library: ctypes.CDLL, plan: Plan, heads: int, group: int, value_dim: int):
+    def __init__(self, library: ctypes.CDLL, plan: Plan, q, k, v, rope: Rope, scale: float):
+        heads, (kv_heads, value_dim) = q.shape[1], v.shape[1:]
         arrays = (plan.slots, plan.segment_start, plan.read_start, plan.read_row, plan.read_limit)
-        self._arrays = [array.contiguous() for array in arrays]
-        pointers = [array.data_ptr() for array in self._arrays]
-        self.plan = PlanPointers(plan.num_rows, plan.num_segments, *pointers)
+        arrays = [array.contiguous() for array in arrays]
+        pointers = PlanPointers(plan.num_rows, plan.num_segments, *(a.data_ptr() for a in arrays))
         partials = c_int64()
-        self.handle = library.hogwild_schedule(byref(self.plan), group, byref(partials))
-        weakref.finalize(self, library.hogwild_free, self.handle)
-        self.partial_out = torch.empty(partials.value * heads * value_dim)
-        self.partial_weight = torch.empty(partials.value * heads * 2)
+        schedule = library.hogwild_schedule(byref(pointers), heads // kv_heads, byref(partials))
+        weakref.finalize(self, library.hogwild_free, schedule)
+        partial_out = torch.empty(partials.value * heads * value_dim)
+        partial_weight = torch.empty(partials.value * heads * 2)
+        cos, sin, turn = plan.tables(rope)
+        self._alive = (arrays, pointers, partial_out, partial_weight, cos, sin, turn)
+        self.call = Call(
+            plan=ctypes.pointer(pointers),
+            schedule=schedule,
+            q=Tensor.strides(q.stride()),
+            k=Tensor.strides(k.stride()),
+            v=Tensor.strides(v.stride()),
+            out=Tensor.strides((heads * value_dim, value_dim)),
+            q_type=TYPES[q.dtype],
+            kv_type=TYPES[k.dtype],
+            heads=heads,
+            kv_heads=kv_heads,
+            dim=q.shape[2],
+            value_dim=value_dim,
+            cos=cos.data_ptr(),
+            sin=sin.data_ptr(),
+            turn=turn.data_ptr(),
+            rotary=rope.rotary_dim,
+            neox=rope.neox,
+            scale=scale,
+            threads=torch.get_num_threads(),
+            partial_out=partial_out.data_ptr(),
+            partial_weight=partial_weight.data_ptr(),
+        )
 
 
 class Cpp:
-    """Flash attention over the plan, work split by keys over torch's number of threads."""
+    """Flash attention over the plan, work split by keys over torch's number of threads.
+
+    bfloat16 queries on a bfloat16 cache are multiplied in bfloat16 where the CPU can: a
+    rotated query is then rounded once more, as the model rounded it after its own rotation,
+    and so are softmax weights. Everything else is computed in float32.
+    """
 
     name = "cpp"
 
@@ -108,16 +139,14 @@ class Cpp:
         flags = INSTRUCTION_SETS[instruction_set]
         # torch has its OpenMP runtime loaded; the library finds it under the same name.
         self._library = ctypes.CDLL(str(build(SOURCE, f"attention-{instruction_set}", flags)))
-        self._library.hogwild_schedule.restype = c_void_p
-        self._library.hogwild_schedule.argtypes = [
-            POINTER(PlanPointers),
-            c_int64,
-            POINTER(c_int64),
-        ]
-        self._library.hogwild_free.argtypes = [c_void_p]
-        self._library.hogwild_free.restype = None
-        self._library.hogwild_attend.argtypes = [POINTER(Call)]
-        self._library.hogwild_attend.restype = None
+        prototypes = {
+            "hogwild_schedule": (c_void_p, POINTER(PlanPointers), c_int64, POINTER(c_int64)),
+            "hogwild_free": (None, c_void_p),
+            "hogwild_attend": (None, POINTER(Call)),
+        }
+        for name, (result, *arguments) in prototypes.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
 
     def __call__(
         self,
@@ -128,51 +157,29 @@ class Cpp:
         rope: Rope,
         scale: float,
     ) -> torch.Tensor:
-        check_tensors(plan, q, k, v, rope)
-        _, heads, dim = q.shape
-        kv_heads, value_dim = v.shape[1:]
-        if q.dtype not in TYPES or k.dtype not in TYPES:
-            names = ", ".join(str(dtype) for dtype in TYPES)
-            raise ValueError(f"the cpp kernel takes {names}, got {q.dtype} and {k.dtype}")
-        if max(dim, value_dim) > MAX_DIM:
-            raise ValueError(f"the cpp kernel takes heads of up to {MAX_DIM}, got {dim}")
-        cos, sin, turn = plan.tables(rope)
-        schedule = plan.cached(
-            ("cpp", heads, kv_heads, value_dim),
-            lambda: Schedule(self._library, plan, heads, heads // kv_heads, value_dim),
-        )
-        out = q.new_empty(q.shape[0], heads, value_dim)
-        call = Call(
-            ctypes.pointer(schedule.plan),
-            schedule.handle,
-            Tensor.of(q),
-            Tensor.of(k),
-            Tensor.of(v),
-            Tensor.of(out),
-            TYPES[q.dtype],
-            TYPES[k.dtype],
-            heads,
-            kv_heads,
-            dim,
-            value_dim,
-            cos.data_ptr(),
-            sin.data_ptr(),
-            turn.data_ptr(),
-            rope.rotary_dim,
-            rope.neox,
-            scale,
-            torch.get_num_threads(),
-            schedule.partial_out.data_ptr(),
-            schedule.partial_weight.data_ptr(),
-        )
+        signature = (rope.key, scale)
+        for tensor in (q, k, v):
+            signature += (tensor.shape, tensor.stride(), tensor.dtype)
+        prepared = plan.cached(signature, lambda: self._prepare(plan, q, k, v, rope, scale))
+        out = q.new_empty(q.shape[0], q.shape[1], v.shape[2])
+        call = prepared.call
+        call.q.data, call.out.data = q.data_ptr(), out.data_ptr()
+        call.k.data, call.v.data = k.data_ptr(), v.data_ptr()
         self._library.hogwild_attend(byref(call))
         return out
 
+    def _prepare(self, plan: Plan, q, k, v, rope: Rope, scale: float) -> Prepared:
+        check_tensors(plan, q, k, v, rope)
+        if q.dtype not in TYPES or k.dtype not in TYPES:
+            names = ", ".join(str(dtype) for dtype in TYPES)
+            raise ValueError(f"the cpp kernel takes {names}, got {q.dtype} and {k.dtype}")
+        if max(q.shape[2], v.shape[2]) > MAX_DIM:
+            raise ValueError(f"the cpp kernel takes heads of up to {MAX_DIM}, got {q.shape[2]}")
+        return Prepared(self._library, plan, q, k, v, rope, scale)
 
-def create(device: torch.device) -> Kernel:
-    """For the best instruction set of this CPU, or the one that HOGWILD_CPU names."""
-    if device.type != "cpu":
-        raise KernelUnavailable(f"the cpp kernel runs on cpu, not on {device.type}")
+
+def instruction_set() -> str:
+    """The best that this CPU can run, or the one that HOGWILD_CPU names."""
     supported = supported_instruction_sets()
     wanted = os.environ.get(ENVIRONMENT) or supported[0]
     if wanted not in INSTRUCTION_SETS:
@@ -183,4 +190,11 @@ def create(device: torch.device) -> Kernel:
         raise KernelUnavailable(
             f"this CPU has no {wanted}; set {ENVIRONMENT} to one of {', '.join(supported)}"
         )
-    return Cpp(wanted)
+    return wanted
+
+
+def create(device: torch.device) -> Kernel:
+    """For the best instruction set of this CPU, or the one that HOGWILD_CPU names."""
+    if device.type != "cpu":
+        raise KernelUnavailable(f"the cpp kernel runs on cpu, not on {device.type}")
+    return Cpp(instruction_set())

@@ -100,7 +100,13 @@ class FlashInfer:
         return out
 
     def _planned_attention(
-        self, plan: Plan, requests: Requests, dtype: torch.dtype, heads: int, kv_heads: int, dim: int
+        self,
+        plan: Plan,
+        requests: Requests,
+        dtype: torch.dtype,
+        heads: int,
+        kv_heads: int,
+        dim: int,
     ) -> Attention:
         kind = (dtype, dim)
         if kind not in self._attention:

@@ -61,8 +61,11 @@ def make_requests(
         "order": merge.order,
         "start": merge.start,
         "deltas": deltas,
-        "key": np.repeat(work.piece_slot, work.piece_keys) + count_up(work.piece_keys),
     }
+    # Decode segments are read whole, so their requests are the plan's slots as they lie.
+    as_planned = np.array_equal(work.piece_slot, key_start[:-1])
+    if not as_planned:
+        lists["key"] = np.repeat(work.piece_slot, work.piece_keys) + count_up(work.piece_keys)
     source = torch.from_numpy(np.concatenate(list(lists.values())).astype(np.int32))
     if device.type == "cuda":
         source = source.pin_memory()
@@ -70,10 +73,11 @@ def make_requests(
     parts = dict(zip(lists, packed, strict=True))
     # float64 on the device: exact at any position, and no wait for the host's cosines
     angle = torch.outer(parts.pop("deltas").double(), rope.inv_freq.to(device))
+    slots = plan.slots.to(device)
     return Requests(
         row_start=torch.from_numpy(work.item_partial.astype(np.int32)),
         key_start=torch.from_numpy(key_start.astype(np.int32)),
-        slots=plan.slots.to(device)[parts.pop("key")].int(),
+        slots=(slots if as_planned else slots[parts.pop("key")]).int(),
         cos=angle.cos().float(),
         sin=angle.sin().float(),
         **parts,

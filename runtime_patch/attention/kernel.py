@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import os
@@ -18,8 +19,11 @@ ENVIRONMENT = "HOGWILD_KERNEL"
 
 # Each module has `create(device) -> Kernel` and raises KernelUnavailable with the remedy.
 MODULES = {
-    name: f"runtime_patch.attention.{name}"
-    for name in ("reference", "aten", "cpp", "triton", "flashinfer")
+    "reference": "runtime_patch.attention.reference",
+    "aten": "runtime_patch.attention.aten",
+    "cpp": "runtime_patch.attention.cpp",
+    "triton": "runtime_patch.attention.triton_kernel",
+    "flashinfer": "runtime_patch.attention.flashinfer_kernel",
 }
 
 # Best first, per device type.
@@ -79,16 +83,23 @@ def choose(name: str | None, device: torch.device | str) -> Kernel:
         except KernelUnavailable as error:
             reason = KernelUnavailable(f"{reason}; {error}")
             continue
-        logger.warning("attention runs on the slower kernel %s: %s", other, reason)
+        _warn_once(f"attention runs on the slower kernel {other}: {reason}")
         return kernel
     raise reason
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
 
 
 def _create(name: str, device: torch.device) -> Kernel:
     return importlib.import_module(MODULES[name]).create(device)
 
 
-def check_tensors(plan: Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rope: Rope):
+def check_tensors(
+    plan: Plan, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rope: Rope
+) -> None:
     """Raise ValueError where the tensors do not fit the plan or one another."""
     if q.ndim != 3 or q.shape[0] != plan.num_rows:
         raise ValueError(f"q is [{plan.num_rows}, heads, dim] by the plan, got {list(q.shape)}")

@@ -83,7 +83,8 @@ class Plan:
 
     num_rows: query rows of the batch.
     slots: int64 ``[K]``, the slots of all segments, one segment after another.
-    segment_start: int64 ``[S + 1]``; segment s owns ``slots[segment_start[s]:segment_start[s + 1]]``.
+    segment_start: int64 ``[S + 1]``; segment s owns the slots
+        ``[segment_start[s], segment_start[s + 1])``.
     read_start: int64 ``[S + 1]``; segment s has the reads ``[read_start[s], read_start[s + 1])``.
     read_row: int64 ``[R]``, the query row.
     read_delta: int64 ``[R]``, positions to rotate the stored query further by.
@@ -139,7 +140,8 @@ class Plan:
         if all(tensor.device == device for tensor in (self.slots, *small)):
             return self
         moved = torch.cat(small).to(device, non_blocking=True).split([len(t) for t in small])
-        return Plan(self.num_rows, self.slots.to(device, non_blocking=True), *moved, _host=self.host)
+        slots = self.slots.to(device, non_blocking=True)
+        return Plan(self.num_rows, slots, *moved, _host=self.host)
 
 
 def build_plan(views: Sequence[View]) -> Plan:
@@ -180,11 +182,11 @@ def build_plan(views: Sequence[View]) -> Plan:
     limit = np.where(own, length - count + 1, length)
 
     order = np.argsort(segment_of, kind="stable")
-    entry = np.repeat(order, count[order])
-    inside = np.arange(len(entry)) - np.repeat(np.cumsum(count[order]) - count[order], count[order])
-    reads = np.stack(
-        (segment_of[entry], first_row[entry] + inside, delta[entry], limit[entry] + own[entry] * inside)
-    )
+    count = count[order]
+    entry = np.repeat(order, count)
+    inside = np.arange(len(entry)) - np.repeat(np.cumsum(count) - count, count)
+    row, limit = first_row[entry] + inside, limit[entry] + own[entry] * inside
+    reads = np.stack((segment_of[entry], row, delta[entry], limit))
     if np.any((np.diff(reads[0]) == 0) & (np.diff(reads[1]) < 0)):
         reads = reads[:, np.lexsort((reads[1], reads[0]))]
     return Plan(

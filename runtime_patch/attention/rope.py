@@ -28,8 +28,9 @@ class Rope:
         return 2 * self.inv_freq.shape[0]
 
     @property
-    def key(self) -> tuple[int, bool]:
-        return id(self.inv_freq), self.neox
+    def key(self) -> tuple[torch.Tensor, bool]:
+        """For caches. A tensor hashes as the object it is, and a cache keeps it alive."""
+        return self.inv_freq, self.neox
 
     def table(self, deltas: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """cos and sin, float32 ``[n, rotary_dim / 2]``, for int64 ``deltas [n]``.

@@ -69,6 +69,8 @@ class Inputs:
             "partial_place": sizes.partials,
             "merge_start": sizes.rows + 1,
         }
+        # Triton compiles anew for a pointer that is not a multiple of 16 bytes.
+        lengths = {name: -(-length // 4) * 4 for name, length in lengths.items()}
         self._packed = torch.empty(sum(lengths.values()), dtype=torch.int32, device=device)
         self._parts = dict(zip(lengths, self._packed.split(list(lengths.values())), strict=True))
         self.slots = torch.empty(sizes.keys, dtype=torch.int64, device=device)

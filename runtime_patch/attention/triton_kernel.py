@@ -6,62 +6,24 @@ docs/gpu.md for what has run where.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from runtime_patch.attention.kernel import Kernel, KernelUnavailable, check_tensors
 from runtime_patch.attention.plan import Plan
 from runtime_patch.attention.rope import Rope
+from runtime_patch.attention.triton_inputs import Inputs, Sizes
+from runtime_patch.attention.triton_tile import Tile, padded
 from runtime_patch.attention.work import divide, make_tiles
 
 try:
     import triton
 
     from runtime_patch.attention.triton_attend import attend, merge
-    from runtime_patch.attention.triton_inputs import Inputs, Sizes
 except ImportError as error:  # torch for the CPU comes without it
     triton, missing = None, error
 
 LOG2_E = 1.4426950408889634
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Shape of one thread block: up to ``reads`` query rows times ``heads`` query heads of
-    one KV head make ``rows``; ``keys`` per step of the loop."""
-
-    heads: int
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-    @property
-    def reads(self) -> int:
-        return self.rows // self.heads
-
-    @staticmethod
-    def choose(reads: int, group: int, dim: int, element_size: int) -> Tile:
-        """For segments of up to ``reads`` reads, ``group`` query heads per KV head and
-        head dimensions up to ``dim``.
-
-        Fixed rules, so that nothing is tuned at run time. They keep the loop over keys
-        free of register spills and the block within the 99 KiB of shared memory of sm_86
-        and sm_89, as the tests check on the compiled code."""
-        row_bytes = max(16, _power_of_2(dim)) * element_size
-        most = max(16, min(64, 16384 // row_bytes))
-        shares = -(-group // most)
-        heads = -(-group // shares)
-        rows = min(most, max(16, _power_of_2(reads * heads)))
-        return Tile(
-            heads,
-            rows,
-            keys=most,
-            warps=8 if rows * row_bytes >= 16384 else 4,
-            stages=3 if row_bytes <= 256 else 2,
-        )
 
 
 class Triton:
@@ -124,23 +86,21 @@ class Triton:
         return Tile.choose(reads, group, dim, element_size)
 
     def _inputs(self, plan: Plan, rope: Rope, tile: Tile, kv_heads: int) -> Inputs:
-        def work():
-            tiles = make_tiles(plan, tile.reads)
-            return divide(
-                plan, tiles, processors=self._processors, kv_heads=kv_heads, join=True
-            )
-
         if self._sizes is None:
-            return plan.cached(
-                ("triton", rope.key, tile.reads, kv_heads),
-                lambda: _filled(Inputs, plan, work(), rope, self._device),
-            )
+            key = ("triton", rope.key, tile.reads, kv_heads)
+            return plan.cached(key, lambda: self._filled(plan, rope, tile, kv_heads))
         if self._prepared is not plan:
-            if self._static is None:
-                self._static = Inputs(self._sizes, rope, self._device)
-            self._static.fill(plan, work())
+            self._static = self._filled(plan, rope, tile, kv_heads)
             self._prepared = plan
         return self._static
+
+    def _filled(self, plan: Plan, rope: Rope, tile: Tile, kv_heads: int) -> Inputs:
+        tiles = make_tiles(plan, tile.reads)
+        work = divide(plan, tiles, processors=self._processors, kv_heads=kv_heads, join=True)
+        sizes = self._sizes or Sizes.of(plan, work)
+        inputs = self._static or Inputs(sizes, rope, self._device)
+        inputs.fill(plan, work)
+        return inputs
 
 
 def create(device: torch.device) -> Kernel:
@@ -161,12 +121,6 @@ def interpreted() -> bool:
     return not isinstance(attend, triton.runtime.JITFunction)
 
 
-def _filled(make, plan: Plan, work, rope: Rope, device: torch.device) -> Inputs:
-    inputs = make(Sizes.of(plan, work), rope, device)
-    inputs.fill(plan, work)
-    return inputs
-
-
 def _launch(
     inputs: Inputs,
     placed: int,
@@ -181,7 +135,7 @@ def _launch(
     out = q.new_empty(q.shape[0], heads, value_dim)
     partial = q.new_empty(placed, heads, value_dim, dtype=torch.float32)
     lse = q.new_empty(placed, heads, dtype=torch.float32)
-    block_v = max(16, _power_of_2(value_dim))
+    block_v = padded(value_dim)
     group = heads // kv_heads
     attend[(inputs.sizes.items, kv_heads * -(-group // tile.heads))](
         q,
@@ -219,7 +173,7 @@ def _launch(
         NEOX=rope.neox,
         BLOCK_M=tile.rows,
         BLOCK_N=tile.keys,
-        BLOCK_D=max(16, _power_of_2(k.shape[2])),
+        BLOCK_D=padded(k.shape[2]),
         BLOCK_V=block_v,
         num_warps=tile.warps,
         num_stages=tile.stages,
@@ -238,7 +192,3 @@ def _launch(
         num_warps=4,
     )
     return out
-
-
-def _power_of_2(n: int) -> int:
-    return 1 << (n - 1).bit_length()

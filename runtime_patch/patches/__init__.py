@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from runtime_patch.patches.base import Patch
 from runtime_patch.patches.output import AbortPatch
+from runtime_patch.patches.sampling import SeedPatch
 from runtime_patch.patches.scheduler import (
     DispatcherPatch,
     FlushPatch,
     IdlePatch,
+    ParkedAbortPatch,
+    QueuePatch,
     RequestClassPatch,
-    RetractionPatch,
     SettlePatch,
 )
 from runtime_patch.patches.tokenizer import TokenizerPatch
@@ -23,9 +25,11 @@ PATCHES: tuple[Patch, ...] = (
     DispatcherPatch(),
     SettlePatch(),
     AbortPatch(),
-    RetractionPatch(),
+    QueuePatch(),
+    ParkedAbortPatch(),
     IdlePatch(),
     FlushPatch(),
+    SeedPatch(),
     TokenizerPatch(),
     *WEIGHT_PATCHES,
 )

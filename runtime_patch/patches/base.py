@@ -39,7 +39,8 @@ class Patch(ABC):
     def check(self) -> None:
         """Raise PatchMoved if SGLang's function is not there or has changed its shape."""
         try:
-            function = inspect.unwrap(pkgutil.resolve_name(self.target))
+            found = pkgutil.resolve_name(self.target)
+            function = inspect.unwrap(getattr(found, "__func__", found))
         except (ImportError, AttributeError) as error:
             raise PatchMoved(f"{self.target} is gone: {error}") from error
         found = tuple(inspect.signature(function).parameters)

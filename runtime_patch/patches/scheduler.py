@@ -7,22 +7,22 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
 from runtime_patch.book import TeamBook, TeamError
-from runtime_patch.messages import TeamCommand, TeamEvent, TeamReply
+from runtime_patch.messages import Purpose, TeamCommand, TeamEvent, TeamReply
 from runtime_patch.patches.base import Patch
 from runtime_patch.record import Recorder
 from runtime_patch.step_request import StepReq, refuse
-from runtime_patch.teams import Kind
 from runtime_patch.tree import HogwildRadixCache
 
 logger = logging.getLogger(__name__)
 
 SCHEDULER = "sglang.srt.managers.scheduler.Scheduler"
 
-# Consecutive idle rounds after which a team's queued request counts as starved: nothing
-# is running that could free KV, and SGLang has tried to evict what it may.
+# Idle rounds, without a forward in between, after which a team's queued request counts as
+# starved: nothing runs that could free KV, and SGLang has tried to evict what it may.
 STARVED_ROUNDS = 20
 
 
@@ -31,12 +31,13 @@ def book_of(scheduler: Any) -> TeamBook | None:
     return getattr(scheduler.tree_cache, "book", None)
 
 
-def abort(scheduler: Any, req: StepReq, message: str, status: HTTPStatus) -> None:
-    """Tell the client that a request outside the running batch is over."""
+def abort(scheduler: Any, req: Any, message: str, status: HTTPStatus) -> None:
+    """End a request that is in no queue and in no batch, and tell its client."""
     from sglang.srt.managers.scheduler import _make_abort_req
 
     reason = FINISH_ABORT(message, status, status.name)
     req.finished_reason = reason
+    scheduler._release_aborted_request(req)
     scheduler.send_abort_output(_make_abort_req(req, finished_reason=reason.to_json()), req)
 
 
@@ -59,9 +60,25 @@ class DispatcherPatch(Patch):
         dispatcher._mapping[TeamCommand] = lambda command: _obey(scheduler, command)
 
 
-def _make_book(scheduler: Any) -> TeamBook:
-    from sglang.srt.managers.io_struct import AbortReq
+class _SchedulerRequests:
+    """The book's ``Requests`` on a scheduler."""
 
+    def __init__(self, scheduler: Any):
+        self._scheduler = scheduler
+
+    def abort(self, rid: str) -> None:
+        from sglang.srt.managers.io_struct import AbortReq
+
+        self._scheduler.abort_request(AbortReq(rid=rid))
+
+    def enqueue(self, req: StepReq) -> None:
+        self._scheduler._add_request_to_queue(req)
+
+    def refuse(self, req: StepReq, message: str, status: HTTPStatus) -> None:
+        abort(self._scheduler, req, message, status)
+
+
+def _make_book(scheduler: Any) -> TeamBook:
     def emit(kind: str, team: str, data: dict) -> None:
         event = TeamEvent(kind=kind, team=team, data=data)
         scheduler.ipc_channels.send_to_tokenizer.send_output(event)
@@ -69,7 +86,7 @@ def _make_book(scheduler: Any) -> TeamBook:
     return TeamBook(
         tree=scheduler.tree_cache,
         emit=emit,
-        abort=lambda rid: scheduler.abort_request(AbortReq(rid=rid)),
+        requests=_SchedulerRequests(scheduler),
         context_length=scheduler.model_config.context_len,
         recorder=Recorder.from_environment(),
     )
@@ -86,6 +103,7 @@ def _obey(scheduler: Any, command: TeamCommand) -> TeamReply | None:
         "close": book.close,
         "abort": book.abort,
         "inspect": book.inspect,
+        "about": lambda team: {"kernel": scheduler.tp_worker.model_runner.attn_backend.kernel.name},
     }
     try:
         result = actions[command.command](command.team, **command.arguments)
@@ -116,24 +134,29 @@ class RequestClassPatch(Patch):
                 "--radix-cache-backend hogwild (or `hogwild serve`)",
                 HTTPStatus.NOT_IMPLEMENTED,
             )
-        kind = Kind(wanted["kind"])
+        req = original(scheduler, recv_req, *args, **kwargs)
         try:
-            if kind.is_part:
-                req = original(scheduler, recv_req, *args, **kwargs)
-                book.expect_part(recv_req.rid, wanted["team"], kind)
+            purpose = msgspec.convert(wanted, Purpose)
+        except msgspec.ValidationError as error:
+            message = f"custom_params.hogwild belongs to the /hogwild routes: {error}"
+            return refuse(req, message, HTTPStatus.BAD_REQUEST)
+        try:
+            book.check_pool(len(req.origin_input_ids))
+            if purpose.kind.is_part:
+                book.expect_part(req.rid, purpose.team, purpose.kind)
                 return req
-            req = StepReq(
+            step = StepReq(
                 *args,
-                team=wanted["team"],
-                kind=kind,
-                worker=wanted["worker"],
-                ends_by_rule=wanted["ends_by_rule"],
+                team=purpose.team,
+                kind=purpose.kind,
+                worker=purpose.worker,
+                ends_by_rule=purpose.ends_by_rule,
                 **kwargs,
             )
-            book.admit(req)
-            return req
+            book.admit(step, after_live=purpose.after_live)
+            return step
         except TeamError as error:
-            req = original(scheduler, recv_req, *args, **kwargs)
+            book.tell_refused(purpose.team, req.rid)
             return refuse(req, str(error), error.status)
 
 
@@ -152,16 +175,18 @@ class SettlePatch(Patch):
         if book is None:
             return original(scheduler, batch, result)
         reqs = list(batch.reqs)
+        book.starved_rounds, book.teams_went_first = 0, False
         book.count_forward(reqs)
         original(scheduler, batch, result)
         book.settle(reqs)
 
 
-class RetractionPatch(Patch):
-    """Ends a retracted step with an error in place of queueing it again.
+class QueuePatch(Patch):
+    """Keeps a parked step out of the queue, and ends a retracted one with an error.
 
-    Why: SGLang would prefill it anew, with a view that has moved on, so its KV would not
-    be what its writer saw. The pool was too small for the team."""
+    Why: a parked step begins when its worker's live step has been published, not before.
+    A retracted one would be prefilled anew, with a view that has moved on, so its KV would
+    not be what its writer saw; the pool was too small for the team."""
 
     target = f"{SCHEDULER}._add_request_to_queue"
     parameters = ("self", "req", "is_retracted")
@@ -170,10 +195,31 @@ class RetractionPatch(Patch):
     def around(
         self, original: Callable, scheduler: Any, req: Any, is_retracted: bool = False
     ) -> None:
+        if isinstance(req, StepReq) and req.parked:
+            return None
         if not isinstance(req, StepReq) or req.retraction_count == 0:
             return original(scheduler, req, is_retracted=is_retracted)
-        message = _pool_message(scheduler, req, "ran out while the step was being written")
+        message = pool_message(scheduler, req, "ran out while the step was being written")
         abort(scheduler, req, message, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class ParkedAbortPatch(Patch):
+    """Lets ``/abort_request`` reach parked steps too.
+
+    Why: SGLang looks for the request in its own queues, where a parked step is not."""
+
+    target = f"{SCHEDULER}.abort_request"
+    parameters = ("self", "recv_req")
+    relies_on = ("req.rid.startswith(recv_req.rid)",)
+
+    def around(self, original: Callable, scheduler: Any, recv_req: Any) -> None:
+        original(scheduler, recv_req)
+        book = book_of(scheduler)
+        if book is None:
+            return
+        for req in book.parked():
+            if recv_req.abort_all or req.rid.startswith(recv_req.rid):
+                abort(scheduler, req, "Aborted", HTTPStatus.CONFLICT)
 
 
 class IdlePatch(Patch):
@@ -191,18 +237,25 @@ class IdlePatch(Patch):
         book = book_of(scheduler)
         if book is None:
             return
-        starving = [req for req in scheduler.waiting_queue if book.belongs(req)]
+        queue = scheduler.waiting_queue
+        starving = [req for req in queue if book.belongs(req)]
         book.starved_rounds = book.starved_rounds + 1 if starving else 0
         if book.starved_rounds < STARVED_ROUNDS:
             return
         book.starved_rounds = 0
-        for req in starving:
-            scheduler.waiting_queue.remove(req)
-            message = _pool_message(scheduler, req, "has no room to start it")
-            abort(scheduler, req, message, HTTPStatus.SERVICE_UNAVAILABLE)
+        if starving[0] is not queue[0] and not book.teams_went_first:
+            # An ordinary request in front has to wait until a team closes; what the teams
+            # ask for may be less.
+            book.teams_went_first = True
+            queue.sort(key=lambda req: not book.belongs(req))
+            return
+        # One only: with it out of the way the next may find room.
+        queue.remove(starving[0])
+        message = pool_message(scheduler, starving[0], "has no room to start it")
+        abort(scheduler, starving[0], message, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _pool_message(scheduler: Any, req: Any, what: str) -> str:
+def pool_message(scheduler: Any, req: Any, what: str) -> str:
     tree, allocator = scheduler.tree_cache, scheduler.token_to_kv_pool_allocator
     return (
         f"the KV pool of {scheduler.max_total_num_tokens} tokens {what}: "

@@ -1,8 +1,6 @@
 // The library's three functions, called through ctypes by cpp.py. No torch headers: this
 // compiles in seconds and does not depend on the torch version.
 
-#include <omp.h>
-
 #include <array>
 #include <cmath>
 
@@ -47,8 +45,7 @@ void attend(const Call& call) {
   {
     Worker<Dot, KV> worker(call);
 #pragma omp for schedule(dynamic, 1)
-    // Backwards: the last rows of a prefill see most and should not start last.
-    for (int64_t unit = units - 1; unit >= 0; --unit) {
+    for (int64_t unit = 0; unit < units; ++unit) {
       const int64_t split = unit % splits;
       worker.run(call.schedule->tasks[unit / splits], split * call.kv_heads / splits,
                  (split + 1) * call.kv_heads / splits);
@@ -61,17 +58,17 @@ void attend(const Call& call) {
 }  // namespace
 }  // namespace hogwild
 
-extern "C" {
+#define EXPORT extern "C" __attribute__((visibility("default")))
 
-hogwild::Schedule* hogwild_schedule(const hogwild::Plan* plan, int64_t group, int64_t* partials) {
+EXPORT hogwild::Schedule* hogwild_schedule(const hogwild::Plan* plan, int64_t group, int64_t* partials) {
   auto* schedule = new hogwild::Schedule(*plan, group);
   *partials = schedule->partials;
   return schedule;
 }
 
-void hogwild_free(hogwild::Schedule* schedule) { delete schedule; }
+EXPORT void hogwild_free(hogwild::Schedule* schedule) { delete schedule; }
 
-void hogwild_attend(const hogwild::Call* call) {
+EXPORT void hogwild_attend(const hogwild::Call* call) {
   using namespace hogwild;
 #if defined(__AVX512BF16__)
   // Queries in float would lose by it.
@@ -80,5 +77,4 @@ void hogwild_attend(const hogwild::Call* call) {
   }
 #endif
   with_type(call->kv_type, [&](auto element) { attend<FloatDot, decltype(element)>(*call); });
-}
 }

@@ -29,12 +29,12 @@ struct FloatDot {
     to[1] = as_lanes(load_floats(rows[0] + W));
   }
 
-  static INLINE void store_weights(uint32_t* to, Floats low, Floats high) {
+  // 2 W floats into 2 W / step lanes.
+  static INLINE void store_lanes(uint32_t* to, Floats low, Floats high) {
     store(to, low);
     store(to + W, high);
   }
 
-  static INLINE void store_query(uint32_t* to, int i, float x) { to[i] = to_bits(x); }
 };
 
 #if defined(__AVX512BF16__)
@@ -58,14 +58,8 @@ struct PairDot {
     to[1] = (Lanes)_mm512_permutex2var_epi16(a, (__m512i)(low + 16), b);
   }
 
-  static INLINE void store_weights(uint32_t* to, Floats low, Floats high) {
+  static INLINE void store_lanes(uint32_t* to, Floats low, Floats high) {
     store(to, _mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
-  }
-
-  static INLINE void store_query(uint32_t* to, int i, float x) {
-    BFloat16 half;
-    from_float(x, &half);
-    std::memcpy(reinterpret_cast<char*>(to) + 2 * i, &half, 2);
   }
 };
 #endif

@@ -75,11 +75,14 @@ void multiply(const Product& p, int rows, int columns) {
   constexpr auto heights = std::make_integer_sequence<int, kTileRows>{};
   for (int column = 0; column < columns; column += kTileColumns) {
     const Product some = p.at(0, column);
-    switch (std::min(kTileColumns, columns - column)) {
-      case 1: multiply_rows<Dot, 1>(some, rows, heights); break;
-      case 2: multiply_rows<Dot, 2>(some, rows, heights); break;
-      case 3: multiply_rows<Dot, 3>(some, rows, heights); break;
-      case 4: multiply_rows<Dot, 4>(some, rows, heights); break;
+    const int width = std::min(kTileColumns, columns - column);
+    if (width == 1) {
+      multiply_rows<Dot, 1>(some, rows, heights);
+    } else if (width == 2) {
+      multiply_rows<Dot, 2>(some, rows, heights);
+    } else if constexpr (kTileColumns == 4) {
+      width == 3 ? multiply_rows<Dot, 3>(some, rows, heights)
+                 : multiply_rows<Dot, 4>(some, rows, heights);
     }
   }
 }
@@ -120,7 +123,7 @@ INLINE float soften(const float* scores, int limit, float factor, Running& row, 
   }
 #pragma GCC unroll 16
   for (int i = 0; i < registers; i += 2) {
-    Dot::store_weights(weights + i * W / Dot::step, x[i], x[i + 1]);
+    Dot::store_lanes(weights + i * W / Dot::step, x[i], x[i + 1]);
   }
   return keep;
 }

@@ -46,7 +46,7 @@ class Worker {
     auto take = [&](size_t size) { return std::exchange(bytes, bytes + (size + 63) / 64 * 64); };
     const size_t keys = take(4 * kBlock * lanes_), values = take(4 * kBlock * width_);
     const size_t scores = take(4 * kBlock * vectors), weights = take(4 * kBlock * vectors);
-    const size_t keep = take(4 * vectors), row = take(4 * 2 * kMaxDim);
+    const size_t keep = take(4 * vectors);
     const size_t queries = take(4 * lanes_ * vectors * call.kv_heads);
     const size_t out = take(4 * width_ * vectors * call.kv_heads);
     const size_t running = take(sizeof(Running) * vectors * call.kv_heads);
@@ -57,7 +57,6 @@ class Worker {
     scores_ = scratch.at<float>(scores);
     weights_ = scratch.at<uint32_t>(weights);
     keep_ = scratch.at<float>(keep);
-    row_ = scratch.at<float>(row);
     queries_ = scratch.at<uint32_t>(queries);
     out_ = scratch.at<float>(out);
     running_ = scratch.at<Running>(running);
@@ -88,27 +87,34 @@ class Worker {
  private:
   // The rows' queries for one KV head, turned to where this segment sees them.
   void load_queries(const Piece& piece, int64_t kv_head, uint32_t* to) {
-    std::fill_n(to, vectors_ * lanes_, 0u);
-    const int64_t half = call_.rotary / 2;
+    const int64_t half = call_.rotary / 2, floats = lanes_ * Dot::step;
+    alignas(64) float stored[kMaxDim], turned[kMaxDim];
+    std::fill(turned + call_.dim, turned + floats, 0.0f);
     for (int64_t i = 0; i < vectors_; ++i, to += lanes_) {
       const int64_t read = piece.read + i / group_, head = kv_head * group_ + i % group_;
-      const float* cos = call_.cos + call_.turn[read] * half;
-      const float* sin = call_.sin + call_.turn[read] * half;
-      float *x = row_, *y = row_ + kMaxDim;
-      call_.read_query(call_.plan->read_row[read], head, x);
-      if (call_.neox) {
-        for (int64_t d = 0; d < half; ++d) {
-          y[d] = x[d] * cos[d] - x[d + half] * sin[d];
-          y[d + half] = x[d + half] * cos[d] + x[d] * sin[d];
-        }
-      } else {
-        for (int64_t d = 0; d < half; ++d) {
-          y[2 * d] = x[2 * d] * cos[d] - x[2 * d + 1] * sin[d];
-          y[2 * d + 1] = x[2 * d + 1] * cos[d] + x[2 * d] * sin[d];
-        }
+      const int64_t angle = call_.turn[read] * half;
+      call_.read_query(call_.plan->read_row[read], head, stored);
+      turn(stored, call_.cos + angle, call_.sin + angle, half, turned);
+      std::copy(stored + call_.rotary, stored + call_.dim, turned + call_.rotary);
+      for (int64_t at = 0; at < floats; at += 2 * W) {
+        const float* some = turned + at;
+        Dot::store_lanes(to + at / Dot::step, load<Floats>(some), load<Floats>(some + W));
       }
-      std::copy(x + call_.rotary, x + call_.dim, y + call_.rotary);
-      for (int64_t d = 0; d < call_.dim; ++d) Dot::store_query(to, d, y[d]);
+    }
+  }
+
+  void turn(const float* __restrict x, const float* __restrict cos, const float* __restrict sin,
+            int64_t half, float* __restrict to) const {
+    if (call_.neox) {
+      for (int64_t d = 0; d < half; ++d) {
+        to[d] = x[d] * cos[d] - x[d + half] * sin[d];
+        to[d + half] = x[d + half] * cos[d] + x[d] * sin[d];
+      }
+    } else {
+      for (int64_t d = 0; d < half; ++d) {
+        to[2 * d] = x[2 * d] * cos[d] - x[2 * d + 1] * sin[d];
+        to[2 * d + 1] = x[2 * d + 1] * cos[d] + x[2 * d] * sin[d];
+      }
     }
   }
 
@@ -118,8 +124,12 @@ class Worker {
     const int64_t first = piece.slot + at, end = plan.segment_start[plan.num_segments];
     const int count = std::min<int64_t>(kBlock, piece.keys - at);
     const int next = std::clamp<int64_t>(end - first - kBlock, 0, kBlock);
-    const Block block{plan.slots + first, count, next};
-    pack_keys<Dot>(rows(call_.k, kv_head, call_.dim), block, keys_);
+    const int64_t* slots = plan.slots + first;
+    const KV* row[kBlock];
+    const Rows<KV> keys = rows(call_.k, kv_head, call_.dim);
+    keys.find(slots, count, row);
+    keys.prefetch(slots + kBlock, next);
+    pack_keys<Dot>(row, count, keys.dim, keys_);
     const uint32_t* queries = queries_ + index * vectors_ * lanes_;
     multiply<Dot>({queries, keys_, scores_, lanes_, kBlock, kBlock, lanes_, nullptr}, vectors_,
                   (count + W - 1) / W);
@@ -131,7 +141,10 @@ class Worker {
       keep_[i] = soften<Dot>(scores_ + i * kBlock, std::clamp<int64_t>(limit, 0, count), factor_,
                              running[i], weights_ + i * stride);
     }
-    pack_values<Dot>(rows(call_.v, kv_head, call_.value_dim), block, values_);
+    const Rows<KV> values = rows(call_.v, kv_head, call_.value_dim);
+    values.find(slots, count, row);
+    values.prefetch(slots + kBlock, next);
+    pack_values<Dot>(row, count, values.dim, values_);
     multiply<Dot>({weights_, values_, out_ + index * vectors_ * width_, stride, width_, width_,
                    (count + Dot::step - 1) / Dot::step, keep_},
                   vectors_, columns_);
@@ -168,7 +181,7 @@ class Worker {
   const float factor_;  // scale * log2(e): weights are powers of two
   int64_t vectors_ = 0;
   uint32_t *keys_, *values_, *weights_, *queries_;
-  float *scores_, *keep_, *row_, *out_;
+  float *scores_, *keep_, *out_;
   Running* running_;
 };
 

@@ -1,0 +1,3 @@
+from hogwild_sgl.cli import main
+
+main()

@@ -1,0 +1,62 @@
+"""What the commands share: consoles, progress, and the way to leave."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from hogwild_sgl.problem import Problem
+
+out = Console()
+err = Console(stderr=True)
+
+
+def show_problem(problem: Problem) -> None:
+    """What went wrong in red, and below it what to do."""
+    err.print(f"[bold red]Error:[/] {escape(problem.message)}", highlight=False, soft_wrap=True)
+    if problem.remedy:
+        err.print(escape(problem.remedy), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[str], None]]:
+    """Yields a function that shows the stage reached, with the time gone by.
+
+    On a terminal one line that is redrawn; elsewhere (a log file) a line per stage.
+    """
+    if not err.is_terminal:
+
+        def note(stage: str) -> None:
+            err.print(f"{title}: {stage}", markup=False, highlight=False, soft_wrap=True)
+
+        yield note
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    # stdout is left alone: it may be a file that only wants the results.
+    with Progress(*columns, console=err, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(escape(title), total=None)
+        yield lambda stage: bar.update(task, description=f"{escape(title)}: {escape(stage)}")
+
+
+@contextmanager
+def leaving_cleanly() -> Iterator[None]:
+    """Turns SIGTERM and SIGHUP into an exception, as Ctrl-C is one, so that everything
+    started in the block is stopped on the way out."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    kinds = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(kind, leave) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)

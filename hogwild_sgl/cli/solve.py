@@ -1,0 +1,25 @@
+"""``hogwild solve``: any of the programs, with that program's own options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+import programs
+from hogwild_sgl.cli.console import err
+from hogwild_sgl.problem import Problem
+
+
+def run(name: str, args: Sequence[str]) -> None:
+    """Hands ``args`` to the program's command line."""
+    if name not in programs.NAMES:
+        raise Problem(f"There is no program {name!r}.", f"There are {', '.join(programs.NAMES)}.")
+    from programs.cli import command
+
+    if not args or "--help" in args:
+        err.print(f"Programs: {', '.join(programs.NAMES)}.", markup=False, highlight=False)
+    program = programs.find(name)
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app.command(help=program.about, no_args_is_help=True)(command(program))
+    app(list(args), prog_name=f"hogwild solve --program {name}")

@@ -1,0 +1,1 @@
+"""Teams in SGLang's frontend language: the states, the backend, the transcript."""

@@ -1,0 +1,463 @@
+"""The driver against a simulated team, whose workers and timing hypothesis makes up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hogwild_sgl import prompts
+from hogwild_sgl.commands import (
+    AbortStep,
+    CheckRule,
+    Command,
+    Done,
+    LiveText,
+    ReadAnswer,
+    Rules,
+    SayHint,
+    WorkerStart,
+    Write,
+)
+from hogwild_sgl.driver import Driver
+
+NAMES = ("Alice", "Bob", "Carol")
+EN = prompts.formatting("maths", openers=False)
+
+
+@dataclass
+class Step:
+    write: Write
+    length: int
+    finish: str
+    tokens: int = 0
+
+
+@dataclass
+class Team:
+    """Live steps advance together, one token a forward; each ends after its length."""
+
+    driver: Driver
+    lengths: list[int]
+    finishes: list[str]
+    gaps: list[int] = field(default_factory=lambda: [0])
+    text: str = "x "
+    forwards: int = 0
+    live: dict[int, Step] = field(default_factory=dict)
+    waiting: list[tuple[int, Write]] = field(default_factory=list)
+    log: list[Command] = field(default_factory=list)
+    drawn: int = 0
+
+    def run(self) -> Done:
+        while True:
+            for command in self.driver.poll():
+                self.log.append(command)
+                if isinstance(command, Done):
+                    return command
+                self.carry_out(command)
+            self.forward()
+
+    def draw(self, values: list) -> object:
+        self.drawn += 1
+        return values[self.drawn % len(values)]
+
+    def carry_out(self, command: Command) -> None:
+        if isinstance(command, Write):
+            assert command.worker not in self.live
+            assert 1 <= command.max_new_tokens <= self.driver.left
+            self.waiting.append((self.draw(self.gaps), command))
+        elif isinstance(command, AbortStep):
+            del self.live[command.worker]
+            self.driver.dropped(command.worker)
+
+    def forward(self) -> None:
+        due = [write for gap, write in self.waiting if gap == 0]
+        self.waiting = [(gap - 1, write) for gap, write in self.waiting if gap > 0]
+        for write in due:
+            length = min(self.draw(self.lengths), write.max_new_tokens)
+            finish = self.draw(self.finishes)
+            self.live[write.worker] = Step(write, length, finish)
+            self.driver.started(write.worker, self.forwards)
+        if not self.live:
+            return
+        self.forwards += 1
+        for worker, step in sorted(self.live.items()):
+            step.tokens += 1
+            self.driver.progressed(worker, self.text, 1)
+        for worker, step in sorted(self.live.items()):
+            if step.tokens == step.length:
+                del self.live[worker]
+                full = step.tokens == step.write.max_new_tokens
+                self.driver.published(
+                    worker,
+                    text=self.text * step.tokens,
+                    output_tokens=step.tokens,
+                    passes=self.forwards,
+                    finish="length" if full else step.finish,
+                )
+
+    def of(self, kind: type) -> list:
+        return [command for command in self.log if isinstance(command, kind)]
+
+
+lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)
+finishes = st.lists(st.sampled_from(["sentence", "stop"]), min_size=1, max_size=4)
+gaps = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+
+
+@given(
+    budget=st.integers(1, 120),
+    workers=st.integers(2, 3),
+    step_tokens=st.none() | st.integers(1, 20),
+    lengths=lengths,
+    finishes=finishes,
+    gaps=gaps,
+    start=st.integers(0, 500),
+)
+def test_no_run_outlasts_its_budget_and_none_ends_before_it(
+    budget, workers, step_tokens, lengths, finishes, gaps, start
+):
+    rules = Rules(NAMES[:workers], EN, budget, step_tokens=step_tokens)
+    team = Team(Driver(rules, passes=start), lengths, finishes, gaps, forwards=start)
+    done = team.run()
+    assert done == Done("budget")
+    # A worker that begins after a gap may run over by the length of that gap.
+    assert budget <= team.forwards - start <= budget + max(gaps)
+    if step_tokens is not None:
+        assert all(write.max_new_tokens <= step_tokens for write in team.of(Write))
+    assert team.driver.poll() == []
+
+
+@given(budget=st.integers(1, 120), lengths=lengths, finishes=finishes)
+def test_without_gaps_every_worker_gets_exactly_the_budget(budget, lengths, finishes):
+    team = Team(Driver(Rules(NAMES, EN, budget)), lengths, finishes)
+    team.run()
+    assert team.forwards == budget
+    assert team.driver.tokens == 3 * budget
+
+
+@given(budget=st.integers(1, 80), lengths=lengths, finishes=finishes, gaps=gaps)
+def test_each_workers_steps_are_numbered_from_one(budget, lengths, finishes, gaps):
+    team = Team(Driver(Rules(NAMES, EN, budget)), lengths, finishes, gaps)
+    team.run()
+    for worker, name in enumerate(NAMES):
+        writes = [write for write in team.of(Write) if write.worker == worker]
+        assert [write.number for write in writes] == list(range(1, len(writes) + 1))
+        for write in writes:
+            assert write.text.endswith(f"**{name} [{write.number}]:** ")
+
+
+@given(lengths=lengths, finishes=finishes)
+def test_a_step_is_fed_the_separator_unless_a_blank_line_is_carried(lengths, finishes):
+    team = Team(Driver(Rules(NAMES[:2], EN, 60)), lengths, finishes)
+    driver, carried = team.driver, {0: False, 1: False}
+    published = driver.published
+
+    def note(worker, **end):
+        carried[worker] = end["finish"] == "sentence"
+        return published(worker, **end)
+
+    driver.published = note
+    carry_out = team.carry_out
+
+    def see(command):
+        if isinstance(command, Write):
+            assert command.text.startswith("\n\n") != carried[command.worker]
+        carry_out(command)
+
+    team.carry_out = see
+    team.run()
+
+
+@given(
+    every=st.integers(1, 50),
+    budget=st.integers(1, 100),
+    lengths=lengths,
+    who=st.sampled_from(["random", "first"]),
+    seed=st.integers(0, 2**32),
+)
+def test_checks_come_as_often_as_asked_for(every, budget, lengths, who, seed):
+    rules = Rules(NAMES, EN, budget, seed, check=CheckRule(every, who))
+    team = Team(Driver(rules), lengths, ["sentence"], text="no ")
+    team.run()
+    asked = [write for write in team.of(Write) if write.check]
+    assert len(asked) <= team.driver.tokens // every
+    assert all(write.text.endswith(EN.check_text) for write in asked)
+    assert not any(EN.check_text in w.text for w in team.of(Write) if not w.check)
+    answered = {(check.worker, check.number) for check in team.driver.checks}
+    assert answered == {(write.worker, write.number) for write in asked}
+    assert all(check.answer == "no" for check in team.driver.checks)
+    assert all(check.tokens >= every for check in team.driver.checks)
+    if who == "first":
+        assert {write.worker for write in asked} <= {0}
+
+
+def test_a_check_is_put_to_a_worker_drawn_from_the_seed_and_to_different_ones():
+    def asked(seed: int) -> list[int]:
+        rules = Rules(NAMES, EN, 400, seed, check=CheckRule(40))
+        team = Team(Driver(rules), [5, 7, 3], ["sentence"])
+        team.run()
+        return [write.worker for write in team.of(Write) if write.check]
+
+    assert asked(1) == asked(1)
+    assert set(asked(1)) == {0, 1, 2}
+    assert asked(1) != asked(2)
+
+
+def test_all_workers_are_asked_when_all_are_to_be():
+    rules = Rules(NAMES, EN, 20, check=CheckRule(30, "all"))
+    team = Team(Driver(rules), [5], ["sentence"])
+    team.run()
+    assert {write.worker for write in team.of(Write) if write.check} == {0, 1, 2}
+
+
+def test_a_yes_can_steer_the_workers_next_step():
+    rules = Rules(NAMES[:2], EN, 30, check=CheckRule(10, "first"))
+    driver = Driver(rules)
+    team = Team(driver, [5], ["sentence"], text="yes ")
+    published = driver.published
+
+    def steer(worker, **end):
+        answered = published(worker, **end)
+        for check in answered:
+            assert check.answer == "yes"
+            driver.steer(check.worker, "I turn to the rest: ")
+        return answered
+
+    driver.published = steer
+    team.run()
+    alices = [write for write in team.of(Write) if write.worker == 0]
+    after = [b for a, b in zip(alices, alices[1:], strict=False) if a.check]
+    assert after
+    assert all("I turn to the rest: " in write.text for write in after)
+    assert not any("I turn" in write.text for write in team.of(Write) if write.worker == 1)
+
+
+def test_checks_can_be_made_more_frequent_while_the_team_runs():
+    def checks(then: CheckRule | None) -> int:
+        driver = Driver(Rules(NAMES[:2], EN, 200, check=CheckRule(100)))
+        team = Team(driver, [5], ["sentence"])
+        published = driver.published
+
+        def change(worker, **end):
+            answered = published(worker, **end)
+            if answered and len(driver.checks) == 1 and then:
+                driver.set_check(then)
+            return answered
+
+        driver.published = change
+        team.run()
+        return len(driver.checks)
+
+    assert checks(CheckRule(20)) > 2 * checks(None)
+
+
+@given(
+    budget=st.integers(1, 60),
+    share=st.lists(st.floats(0, 1), min_size=1, max_size=5),
+    lengths=lengths,
+    gaps=gaps,
+)
+def test_each_probe_is_read_once_and_as_soon_as_its_passes_are_used(budget, share, lengths, gaps):
+    at = tuple(max(1, round(s * budget)) for s in share)
+    team = Team(Driver(Rules(NAMES, EN, budget, probe_at=at)), lengths, ["sentence"], gaps)
+    seen: list[tuple[int, int]] = []
+    carry_out = team.carry_out
+
+    def note(command):
+        if isinstance(command, ReadAnswer):
+            seen.append((command.budget, team.forwards))
+        carry_out(command)
+
+    team.carry_out = note
+    team.run()
+    assert [budget for budget, _ in seen] == sorted(set(at))
+    assert all(forwards == budget for budget, forwards in seen)
+    assert team.driver.unprobed == ()
+
+
+def test_probes_change_nothing_of_the_run():
+    def writes(probe_at: tuple[int, ...]) -> list[Write]:
+        rules = Rules(NAMES, EN, 80, 5, check=CheckRule(30), probe_at=probe_at)
+        team = Team(Driver(rules), [7, 4, 9], ["sentence", "stop"])
+        team.run()
+        return team.of(Write)
+
+    assert writes(()) == writes((1, 10, 40, 80))
+
+
+def test_hints_are_said_in_order_when_their_passes_are_used():
+    rules = Rules(NAMES, EN, 50, hints=((30, "late"), (10, "early")))
+    team = Team(Driver(rules), [5], ["sentence"])
+    said: list[tuple[str, int]] = []
+    carry_out = team.carry_out
+
+    def note(command):
+        if isinstance(command, SayHint):
+            said.append((command.text, team.forwards))
+        carry_out(command)
+
+    team.carry_out = note
+    team.run()
+    assert said == [("early", 10), ("late", 30)]
+
+
+def test_the_run_ends_with_the_first_finished_step_that_holds_an_answer():
+    rules = Rules(
+        NAMES, EN, 90, stop=lambda step: "42" if step.number == 2 and step.worker == 1 else None
+    )
+    team = Team(Driver(rules, None), [5, 8, 3], ["sentence"])
+    done = team.run()
+    assert done == Done("stop", "42")
+    assert team.forwards < 90
+    assert team.live, "the others' steps stay live for the finisher"
+
+
+def test_a_stop_rule_that_only_says_true_leaves_the_answer_to_the_finisher():
+    team = Team(Driver(Rules(NAMES, EN, 90, stop=lambda step: True)), [5], ["sentence"])
+    assert team.run() == Done("stop", None)
+
+
+def test_a_worker_that_ends_its_turn_writes_no_more_and_the_others_go_on():
+    team = Team(Driver(Rules(NAMES[:2], EN, 40)), [5], ["sentence"])
+    forward = team.forward
+
+    def ends(worker=0):
+        if worker in team.live:
+            team.live[worker].finish = "eos"
+        forward()
+
+    team.forward = ends
+    assert team.run() == Done("budget")
+    writes = team.of(Write)
+    assert sum(write.worker == 0 for write in writes) == 1
+    assert sum(write.worker == 1 for write in writes) > 1
+
+
+def test_when_all_workers_have_ended_the_run_is_over():
+    team = Team(Driver(Rules(NAMES, EN, 1000)), [5], ["eos"])
+    assert team.run() == Done("workers_ended")
+    assert team.forwards < 20
+
+
+def conflict_on(worker: int):
+    def rule(finished, live: LiveText) -> bool:
+        return live.worker == worker and finished.number % 2 == 0
+
+    return rule
+
+
+@settings(max_examples=50)
+@given(budget=st.integers(20, 80), lengths=lengths, retries=st.integers(0, 3))
+def test_a_step_in_conflict_is_dropped_and_written_again_at_most_so_often(budget, lengths, retries):
+    rules = Rules(NAMES, EN, budget, conflict=conflict_on(2), max_retries=retries)
+    team = Team(Driver(rules), lengths, ["sentence"])
+    team.run()
+    writes = [write for write in team.of(Write) if write.worker == 2]
+    for before, after in zip(writes, writes[1:], strict=False):
+        if after.number == before.number:
+            assert after.attempt == before.attempt + 1
+            assert after.text == before.text
+            assert after.seed != before.seed
+        else:
+            assert after.number == before.number + 1
+            assert after.attempt == 1
+    assert max(write.attempt for write in writes) <= retries + 1
+    aborted = len(team.of(AbortStep))
+    repeated = sum(write.attempt > 1 for write in writes)
+    # An abort in the last passes leaves none to write the step again with.
+    assert repeated <= aborted <= repeated + 1
+
+
+def test_a_conflict_really_drops_a_step():
+    rules = Rules(NAMES, EN, 80, conflict=conflict_on(2), max_retries=1)
+    team = Team(Driver(rules), [4, 9, 13], ["sentence"])
+    team.run()
+    assert team.of(AbortStep)
+
+
+def test_a_dropped_step_keeps_what_it_was_to_begin_with():
+    driver = Driver(Rules(NAMES[:2], EN, 50, check=CheckRule(3, "first")))
+    driver.poll()
+    driver.progressed(0, "abc", 3)
+    driver.published(0, text="abc", output_tokens=3, passes=3, finish="sentence")
+    driver.steer(0, "So: ")
+    (write,) = driver.poll()
+    assert write.check and "So: " in write.text
+    driver.dropped(0)
+    (again,) = driver.poll()
+    assert (again.text, again.check, again.attempt) == (write.text, True, 2)
+
+
+def test_a_step_that_is_dropped_for_ever_is_an_error_and_no_endless_loop():
+    driver = Driver(Rules(NAMES[:2], EN, 50))
+    driver.poll()
+    with pytest.raises(RuntimeError, match=r"Alice \[1\] has been dropped"):
+        for _ in range(100):
+            driver.dropped(0)
+            driver.poll()
+
+
+def test_a_driver_takes_over_where_the_workers_stand():
+    starts = [WorkerStart(steps=4, separated=True), WorkerStart()]
+    chosen = prompts.formatting("maths")
+    driver = Driver(Rules(NAMES[:2], chosen, 10), starts, passes=77)
+    alice, bob = driver.poll()
+    assert alice.text == "**Alice [5]:** "
+    assert bob.text.startswith("\n\n**Bob [1]:** I am Bob.")
+    assert alice.max_new_tokens == 10
+    driver.started(0, 79)
+    driver.progressed(0, "x", 1)
+    assert driver.passes == 3
+
+
+@given(lengths=lengths, finishes=finishes, gaps=gaps, seed=st.integers(0, 99))
+def test_the_same_seed_and_the_same_events_give_the_same_commands(lengths, finishes, gaps, seed):
+    def log() -> list[Command]:
+        rules = Rules(NAMES, EN, 60, seed, check=CheckRule(25), probe_at=(30,))
+        team = Team(Driver(rules), lengths, finishes, list(gaps))
+        team.run()
+        return team.log
+
+    assert log() == log()
+
+
+def test_no_two_steps_share_a_sampling_seed():
+    team = Team(Driver(Rules(NAMES, EN, 100, 3)), [5, 4], ["sentence"])
+    team.run()
+    seeds = [write.seed for write in team.of(Write)]
+    assert len(set(seeds)) == len(seeds)
+    other = Team(Driver(Rules(NAMES, EN, 100, 4)), [5, 4], ["sentence"])
+    other.run()
+    assert not set(seeds) & {write.seed for write in other.of(Write)}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"budget": 0}, "budget"),
+        ({"workers": ("Alice",)}, "2 to 16"),
+        ({"step_tokens": 0}, "at least one token"),
+        ({"probe_at": (11,)}, "outside the budget"),
+        ({"max_retries": -1}, "retries"),
+        ({"hints": ((3, ""),)}, "hint"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(change, complaint):
+    values = {"workers": NAMES, "formatting": EN, "budget": 10, **change}
+    with pytest.raises(ValueError, match=complaint):
+        Rules(**values)
+
+
+def test_events_of_workers_without_a_live_step_are_refused():
+    driver = Driver(Rules(NAMES, EN, 10))
+    with pytest.raises(ValueError, match="Alice has no live step"):
+        driver.progressed(0, "x", 1)
+    with pytest.raises(ValueError, match="worker 7"):
+        driver.dropped(7)
+    with pytest.raises(ValueError, match="every 0 tokens"):
+        CheckRule(0)
+    with pytest.raises(ValueError, match="who"):
+        CheckRule(5, "nobody")

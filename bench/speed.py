@@ -102,6 +102,8 @@ def main(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small table.")] = False,
     reach: Annotated[bool, typer.Option("--reach", help="Only the figures with targets.")] = False,
+    grid_workers: Annotated[str, typer.Option("--workers", help="For example 1,2,4.")] = "",
+    grid_caches: Annotated[str, typer.Option("--caches", help="For example 256,1024.")] = "",
     tokens: Annotated[int, typer.Option(min=8, help="Tokens per worker and measurement.")] = 48,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to take medians over.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for speed.json, speed.md, speed.png.")] = Path(
@@ -111,6 +113,9 @@ def main(
     """Tokens/s, ms per forward and KV held for 1 to 8 workers over one cache."""
     folder = Path(model) if model else _demo_model()
     workers, caches = REACH if reach else QUICK if quick else GRID
+    workers, caches = _numbers(grid_workers) or workers, _numbers(grid_caches) or caches
+    if reach and (grid_workers or grid_caches):
+        raise typer.BadParameter("--reach measures fixed sizes: drop --workers and --caches")
     # Attention first, while no server is there to share the cores.
     figures = attention_figures(21) if reach else []
     for figure in figures:
@@ -135,6 +140,13 @@ def main(
     console.print(f"written to {out}")
     if not all(figure.ok for figure in [*figures, *more]):
         raise typer.Exit(1)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part)
+    except ValueError as error:
+        raise typer.BadParameter(f"whole numbers with commas between, not {text!r}") from error
 
 
 def _vocabulary(model: Path) -> int:

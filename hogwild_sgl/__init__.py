@@ -22,14 +22,16 @@ _HOME = {
     "load_formatting": "hogwild_sgl.formatting",
     "load_results": "hogwild_sgl.transcript",
 }
-__all__ = sorted(_HOME)
+__all__ = sorted([*_HOME, "prompts"])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "prompts":
+        return importlib.import_module("hogwild_sgl.prompts")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *__all__])

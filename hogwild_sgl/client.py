@@ -94,7 +94,7 @@ class Client:
         seed: int | None = None,
         idle_timeout: float | None = 600.0,
         chat_template_kwargs: Mapping[str, Any] | None = None,
-    ) -> TeamHandle:
+    ) -> OpenedTeam:
         """Opens a team; exactly one of prompt, messages and input_ids says what on."""
         given = {"prompt": prompt, "messages": messages, "input_ids": input_ids}
         given = {name: value for name, value in given.items() if value is not None}
@@ -111,11 +111,11 @@ class Client:
             body["seed"] = seed
         if chat_template_kwargs:
             body["chat_template_kwargs"] = dict(chat_template_kwargs)
-        return TeamHandle(self, team_info(self.request("POST", "/hogwild/teams", body)))
+        return OpenedTeam(self, team_info(self.request("POST", "/hogwild/teams", body)))
 
-    def attach(self, team: str) -> Snapshot:
-        """The snapshot of a team that somebody else opened."""
-        return snapshot(self.request("GET", f"/hogwild/teams/{team}"))
+    def team(self, name: str) -> TeamHandle:
+        """A team that somebody else opened: to watch it, say something, write in it."""
+        return TeamHandle(self, name)
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens (SGLang's own route)."""
@@ -198,27 +198,12 @@ class Client:
 
 
 class TeamHandle:
-    """One open team. ``info`` is the server's reply to opening it."""
+    """A team on the server, by name."""
 
-    def __init__(self, client: Client, info: TeamInfo) -> None:
+    def __init__(self, client: Client, name: str) -> None:
         self.client = client
-        self.info = info
-        self._path = f"/hogwild/teams/{info.team}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except HogwildError:
-            if error is None:
-                raise
+        self.name = name
+        self._path = f"/hogwild/teams/{name}"
 
     def step(
         self,
@@ -311,6 +296,32 @@ class TeamHandle:
     ) -> StepReply:
         body = _step_body(worker, reader, text, sampling_params, end, logprobs)
         return step_reply(self.client.request("POST", f"{self._path}/steps", body))
+
+
+class OpenedTeam(TeamHandle):
+    """A team that this client opened; a context manager that closes it.
+
+    info: the server's reply to opening it.
+    """
+
+    def __init__(self, client: Client, info: TeamInfo) -> None:
+        super().__init__(client, info.team)
+        self.info = info
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except HogwildError:
+            if error is None:
+                raise
 
 
 def _step_body(

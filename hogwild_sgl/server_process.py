@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -14,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import httpx
 import psutil
 
 from hogwild_sgl.ports import choose_port, is_free
 from hogwild_sgl.problem import Problem
+from hogwild_sgl.process_group import kill_group, prepare_child
 from hogwild_sgl.server_flags import check_model, is_given, launch_command, value_of
 from hogwild_sgl.server_log import (
     FIRST_STAGE,
@@ -49,8 +48,8 @@ class ServerProcess:
     model: folder or hub name. args: passed through to SGLang. env: added to the
     environment. port: None chooses a free one. patched: False starts plain SGLang.
     log_path: the server's output; if None a temporary file, kept when something went wrong.
-    on_line: called with each line of it, from another thread; then no file is written
-    unless log_path is given.
+    on_line: called with each line of it, from another thread, until it is stopped; then no
+    file is written unless log_path is given.
     on_stage: called as the start proceeds. Raises ``Problem`` if the server does not come
     up within ``start_timeout`` seconds, or without the patch.
     """
@@ -83,6 +82,7 @@ class ServerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._pump: threading.Thread | None = None
         self._temporary_log = False
+        self._interrupted = False
 
     @property
     def url(self) -> str:
@@ -152,7 +152,7 @@ class ServerProcess:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=_prepare_child,
+            preexec_fn=prepare_child,
         )
         try:
             self._pump = threading.Thread(target=self._read_output, daemon=True)
@@ -171,13 +171,15 @@ class ServerProcess:
             return
         try:
             if process.poll() is None:
+                # What SGLang says of an interrupt is a traceback that helps nobody.
+                self._interrupted = True
                 # SIGINT makes the web server leave at once; SIGTERM first drains requests.
                 process.send_signal(signal.SIGINT)
                 process.wait(grace)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            _kill_group(process.pid)
+            kill_group(process.pid)
             process.wait()
             if self._pump is not None:
                 self._pump.join(timeout=grace)
@@ -190,7 +192,7 @@ class ServerProcess:
                 self._lines.append(line.rstrip("\n"))
                 if file:
                     file.write(line)
-                if self._on_line:
+                if self._on_line and not self._interrupted:
                     self._on_line(line.rstrip("\n"))
                 if stage := stage_of(line):
                     self._on_stage(stage)
@@ -274,37 +276,3 @@ class ServerProcess:
         if self.log_path is not None:
             parts.append(f"Whole log: {self.log_path}")
         return "\n".join(parts)
-
-
-_libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
-
-
-def _prepare_child() -> None:
-    # A job in the background of a script ignores SIGINT, which children inherit.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _kill_group(group: int, timeout: float = 10.0) -> None:
-    """SIGKILL to the group, and wait until its members are gone."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    deadline = time.monotonic() + timeout
-    while _members(group) and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def _members(group: int) -> list[int]:
-    # A zombie holds nothing any more and may wait long for its reaper in a container.
-    found = []
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except (ProcessLookupError, PermissionError):
-            continue
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import sglang as sgl
@@ -17,6 +18,8 @@ from programs.settings import Settings
 if TYPE_CHECKING:
     from sglang.lang.interpreter import ProgramState
 
+    from hogwild_sgl.dsl.team import Team
+
 
 def collaborate(
     s: ProgramState,
@@ -27,8 +30,11 @@ def collaborate(
     *,
     conflict: ConflictRule | None = None,
     hints: tuple[tuple[int, str], ...] = (),
+    opened: Callable[[Team], None] = lambda team: None,
 ) -> Result:
     """Opens a team, lets it reason, and reads the answer.
+
+    opened: called with the team before it begins.
 
     An answer in a finished step is the team's answer; without one a finisher reads what
     all have written and are writing.
@@ -45,6 +51,7 @@ def collaborate(
     )
     if watch is not None:
         team.on_event(watch)
+    opened(team)
     if settings.check_every:
         team.check(every=settings.check_every, who=settings.check_who)
     outcome = team.reason(

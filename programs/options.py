@@ -48,6 +48,7 @@ _TABLE: dict[str, tuple[Any, Any, str]] = {
     "check_every": (int, _DEFAULTS.check_every, "Tokens between redundancy checks; 0 for none."),
     "check_who": (str, _DEFAULTS.check_who, "Who is asked: random, first or all."),
     "hints": (list[str], [], "PASSES:TEXT, said to all workers at that pass; may be repeated."),
+    "listen": (bool, False, "Say each line that you type (or pipe in) to all workers at once."),
     "max_retries": (int, _DEFAULTS.max_retries, "How often a step in conflict is rewritten."),
     "idle_timeout": (float | None, 600.0, "Seconds after which the server closes a silent team."),
     "vote": (str, _DEFAULTS.vote, "Which answer counts: finisher or majority."),

@@ -22,7 +22,8 @@ class Settings:
     workers: number of workers, agents, traces; names: theirs, or None for Alice, Bob, ...
     layout: what workers see of each other. step_tokens: most tokens in one step.
     check_every: generated tokens between redundancy checks, 0 for none; check_who: who is
-    asked. hints: (passes, text) said into the history. max_retries: how often a step in
+    asked. hints: (passes, text) said into the history; listen: so is each line that is
+    read from standard input, as it comes. max_retries: how often a step in
     conflict is written again. idle_timeout: seconds after which the server closes the
     team if nobody asks it for anything.
 
@@ -46,6 +47,7 @@ class Settings:
     check_every: int = 1024
     check_who: str = "random"
     hints: tuple[tuple[int, str], ...] = ()
+    listen: bool = False
     max_retries: int = 1
     idle_timeout: float | None = 600.0
     vote: str = "finisher"

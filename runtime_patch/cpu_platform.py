@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from sglang.srt.platforms.cpu import CpuDeviceMixin
 from sglang.srt.platforms.device_mixin import PlatformEnum
 from sglang.srt.platforms.interface import PlatformCapabilities, SRTPlatform
+
+from runtime_patch.settings import hogwild_is_on
 
 
 class CpuPlatform(CpuDeviceMixin, SRTPlatform):
@@ -20,3 +23,9 @@ class CpuPlatform(CpuDeviceMixin, SRTPlatform):
 
     def get_default_attention_backend(self) -> str:
         return "torch_native"
+
+    def post_load_model(self, model: torch.nn.Module) -> None:
+        if hogwild_is_on():
+            from runtime_patch.cpu.start import start
+
+            start(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from sglang.srt.configs.hybrid_arch import mambaish_config
 from sglang.srt.configs.model_config import AttentionArch
 from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.layers.rotary_embedding.base import LinearScalingRotaryEmbedding, RotaryEmbedding
@@ -38,6 +39,8 @@ def find_rope(model: torch.nn.Module, model_config: Any) -> Rope:
         _refuse("it uses multi-head latent attention (MLA), whose keys are not stored per head")
     if model_config.is_encoder_decoder:
         _refuse("it has cross attention")
+    if mambaish_config(model_config) is not None:
+        _refuse("it has layers with a running state (Mamba or linear attention)")
     layers = {
         name: module for name, module in model.named_modules() if isinstance(module, RadixAttention)
     }
@@ -50,6 +53,8 @@ def find_rope(model: torch.nn.Module, model_config: Any) -> Rope:
         rotary = getattr(parent, "rotary_emb", None)
         if rotary is None or getattr(parent, "use_rope", True) is False:
             _refuse(f"layer {name} has no rotary embedding (NoPE)")
+        if getattr(parent, "llama_4_scaling_beta", None) is not None:
+            _refuse(f"layer {name} scales attention by position")
         ropes[id(rotary)] = rotary
     found = [_rope_of(rotary) for rotary in ropes.values()]
     first = found[0]

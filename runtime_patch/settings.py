@@ -117,9 +117,24 @@ def _refusals(cfg: Any) -> list[tuple[bool, str]]:
         (cfg.pp_size > 1, "pipeline parallelism is not supported: use --tp-size or --dp-size"),
         (cfg.enable_dp_attention, "a team needs one attention replica: drop --enable-dp-attention"),
         (
-            cfg.enable_hierarchical_cache or cfg.enable_lmcache,
-            "a team's KV stays on the device: drop --enable-hierarchical-cache and "
-            "--enable-lmcache",
+            cfg.attn_cp_size > 1 or cfg.dcp_size > 1 or cfg.enable_prefill_cp,
+            "a view is read by one rank whole: drop --attn-cp-size, --dcp-size and "
+            "--enable-prefill-cp",
+        ),
+        (
+            cfg.enable_two_batch_overlap or cfg.enable_pdmux,
+            "the rows of one forward see one another: drop --enable-two-batch-overlap and "
+            "--enable-pdmux",
+        ),
+        (cfg.dllm_algorithm is not None, "a step is written token by token: drop --dllm-algorithm"),
+        (
+            cfg.enable_hierarchical_cache
+            or cfg.enable_lmcache
+            or cfg.enable_flexkv
+            or cfg.enable_hisparse
+            or cfg.enable_unified_cache_external_linker,
+            "a team's KV stays on the device: drop --enable-hierarchical-cache, --enable-lmcache, "
+            "--enable-flexkv, --enable-hisparse and --enable-unified-cache-external-linker",
         ),
         (
             cfg.tokenizer_worker_num > 1,

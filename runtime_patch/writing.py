@@ -209,9 +209,11 @@ class Writing:
                 raise ServiceError("the step was aborted", HTTPStatus.CONFLICT, "aborted")
             done = True
             yield {"type": "end", **self._record(data, out["meta_info"])}
-        except ServiceError:
+        except ServiceError as error:
             if live.rid not in manager.rid_to_state:
                 await self.service.hear_out(self.mirror, live)
+            if error.status == HTTPStatus.NOT_FOUND:
+                self.mirror.require_open()  # the team was closed while the request was on its way
             raise
         finally:
             self._all_told()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+import sys
 import tomllib
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points, packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,21 @@ def test_make_without_a_suitable_python_says_what_to_install(tmp_path):
     assert "No Python 3.11" in result.stderr
     assert "make PYTHON=/path/to/python3.11 demo" in result.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_every_package_that_the_code_imports_is_pinned():
+    own = {"hogwild_sgl", "runtime_patch", "programs", "bench", "tests"}
+    imported: dict[str, Path] = {}
+    for folder in own:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    names = [node.module]
+                roots = {name.split(".")[0] for name in names}
+                # A script that is run by its path imports its neighbours.
+                imported |= {r: path for r in roots if not path.with_name(f"{r}.py").exists()}
+    homes, pins = packages_distributions(), constraints()
+    for name in sorted(imported.keys() - own - set(sys.stdlib_module_names)):
+        found = {canonicalize_name(home) for home in homes.get(name, [])}
+        assert found & pins.keys(), f"{name}, imported in {imported[name]}, has no pin"

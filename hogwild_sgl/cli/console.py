@@ -47,16 +47,21 @@ def progress(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def leaving_cleanly() -> Iterator[None]:
-    """Turns SIGTERM and SIGHUP into an exception, as Ctrl-C is one, so that everything
-    started in the block is stopped on the way out."""
+    """SIGTERM and SIGHUP raise an exception as Ctrl-C does, so that everything started in
+    the block is stopped on the way out; Ctrl-C does so even in a job that a script put
+    into the background, where a shell has it ignored."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    kinds = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(kind, leave) for kind in kinds]
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: leave,
+        signal.SIGHUP: leave,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        for kind, handler in zip(kinds, before, strict=True):
-            signal.signal(kind, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

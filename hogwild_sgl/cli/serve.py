@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 from rich.text import Text
@@ -20,37 +20,31 @@ def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: fl
             f"MODEL comes first: `hogwild serve MODEL {model} ...`, "
             "and the options for SGLang after it."
         )
-    stopping = threading.Event()
-
-    def echo(line: str) -> None:
-        # What SGLang says of an interrupt is a traceback that helps nobody.
-        if not stopping.is_set():
-            err.print(Text(line), soft_wrap=True)
-
     with leaving_cleanly():
-        with progress(f"Starting a server with {model}") as show:
-            server = ServerProcess(
-                model,
-                args,
-                port=port,
-                host=host,
-                start_timeout=start_timeout,
-                on_line=echo,
-                on_stage=show,
-            )
-            server.start()
         try:
-            err.print(
-                f"[bold green]Ready:[/] {server.url} with the hogwild patch. "
-                "Ctrl-C stops it. In another terminal:\n"
-                f'  hogwild solve "What is 12 * 13?" --url {server.url}',
-                highlight=False,
-            )
-            status = server.wait()
+            with progress(f"Starting a server with {Path(model).name}") as show:
+                server = ServerProcess(
+                    model,
+                    args,
+                    port=port,
+                    host=host,
+                    start_timeout=start_timeout,
+                    on_line=lambda line: err.print(Text(line), soft_wrap=True),
+                    on_stage=show,
+                )
+                server.start()
+            try:
+                err.print(
+                    f"[bold green]Ready:[/] {server.url} with the hogwild patch. "
+                    "Ctrl-C stops it. In another terminal:\n"
+                    f'  hogwild solve "What is 12 * 13?" --url {server.url}',
+                    highlight=False,
+                    soft_wrap=True,
+                )
+                status = server.wait()
+            finally:
+                server.stop()
         except KeyboardInterrupt:
-            stopping.set()
-            err.print("Stopping the server.")
+            err.print("Stopped.")
             raise typer.Exit(130) from None
-        finally:
-            server.stop()
     raise Problem(f"The server ended by itself (exit status {status}).", "Its log is above.")

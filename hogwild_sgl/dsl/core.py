@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hogwild_sgl.client import StepMessage, TeamHandle
+from hogwild_sgl.client import OpenedTeam, StepMessage
 from hogwild_sgl.commands import WorkerStart
 from hogwild_sgl.driver import step_seed
 from hogwild_sgl.dsl.events import Dropped, Event, Failed, Grown, Published, Read, Said, Started
@@ -46,7 +46,7 @@ class Link:
 class TeamCore:
     """handle: the open team. seed: gives every step its own sampling seed."""
 
-    def __init__(self, handle: TeamHandle, formatting: Formatting, seed: int) -> None:
+    def __init__(self, handle: OpenedTeam, formatting: Formatting, seed: int) -> None:
         self.handle = handle
         self.formatting = formatting
         self.seed = seed
@@ -87,7 +87,8 @@ class TeamCore:
         """Writes a worker's step: its text as it comes, then the reply.
 
         A step needs a token to begin with: a worker that has neither text nor a carried
-        token is given the separator. Raises StepDropped if it was aborted or the team was closed meanwhile.
+        token is given the separator. Raises StepDropped if it was aborted or the team was
+        closed meanwhile.
         """
         if not fed and not link.carries:
             fed = self.formatting.separator

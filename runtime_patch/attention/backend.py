@@ -32,6 +32,8 @@ class HogwildAttentionBackend(AttentionBackend):
 
     book: the scheduler's team book, set once the scheduler has one; without it every
         request is an ordinary one.
+    plan: of the forward under way.
+    pool, rope, kernel: SGLang's KV pool, the model's rotation, what computes attention.
     """
 
     def __init__(self, runner: ModelRunner):
@@ -41,8 +43,8 @@ class HogwildAttentionBackend(AttentionBackend):
         self.rope = find_rope(runner.model, runner.model_config)
         self.kernel = choose(None, runner.device)
         self._rows = runner.req_to_token_pool.req_to_token
-        self._pool = runner.token_to_kv_pool
-        self._plan: Plan | None = None
+        self.pool = runner.token_to_kv_pool
+        self.plan: Plan | None = None
         logger.info("hogwild: attention kernel %s on %s", self.kernel.name, runner.device)
 
     def init_forward_metadata(self, forward_batch: ForwardBatch) -> None:
@@ -65,7 +67,7 @@ class HogwildAttentionBackend(AttentionBackend):
             ]
         else:
             views = self.book.views(rids, rows, written, forward_batch.input_ids)
-        self._plan = build_plan(views)
+        self.plan = build_plan(views)
 
     def forward_extend(
         self,
@@ -84,12 +86,12 @@ class HogwildAttentionBackend(AttentionBackend):
         if unsupported:
             raise NotImplementedError(f"hogwild attention takes no {', '.join(unsupported)}")
         if save_kv_cache:
-            self._pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, None), k, v)
+            self.pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc, None), k, v)
         out = self.kernel(
-            self._plan,
+            self.plan,
             q.reshape(-1, layer.tp_q_head_num, layer.qk_head_dim),
-            self._pool.get_key_buffer(layer.layer_id),
-            self._pool.get_value_buffer(layer.layer_id),
+            self.pool.get_key_buffer(layer.layer_id),
+            self.pool.get_value_buffer(layer.layer_id),
             self.rope,
             layer.scaling,
         )

@@ -157,16 +157,20 @@ class Cpp:
         rope: Rope,
         scale: float,
     ) -> torch.Tensor:
-        signature = (rope.key, scale)
-        for tensor in (q, k, v):
-            signature += (tensor.shape, tensor.stride(), tensor.dtype)
-        prepared = plan.cached(signature, lambda: self._prepare(plan, q, k, v, rope, scale))
+        prepared = self.prepared(plan, q, k, v, rope, scale)
         out = q.new_empty(q.shape[0], q.shape[1], v.shape[2])
         call = prepared.call
         call.q.data, call.out.data = q.data_ptr(), out.data_ptr()
         call.k.data, call.v.data = k.data_ptr(), v.data_ptr()
         self._library.hogwild_attend(byref(call))
         return out
+
+    def prepared(self, plan: Plan, q, k, v, rope: Rope, scale: float) -> Prepared:
+        """The call for tensors of these shapes, strides and types, kept with the plan."""
+        signature = (rope.key, scale)
+        for tensor in (q, k, v):
+            signature += (tensor.shape, tensor.stride(), tensor.dtype)
+        return plan.cached(signature, lambda: self._prepare(plan, q, k, v, rope, scale))
 
     def _prepare(self, plan: Plan, q, k, v, rope: Rope, scale: float) -> Prepared:
         check_tensors(plan, q, k, v, rope)

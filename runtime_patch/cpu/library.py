@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_double, c_int64, c_void_p
+from ctypes import POINTER, c_double, c_int64, c_void_p
 from pathlib import Path
 
 from runtime_patch.attention import cpp
 from runtime_patch.attention.build import build
+from runtime_patch.cpu.structures import Decoder, Step
 
 SOURCE = Path(__file__).parent / "csrc" / "ops.cpp"
 
@@ -36,4 +37,6 @@ def load(instruction_set: str) -> ctypes.CDLL:
         function = getattr(library, f"hogwild_{name}")
         function.argtypes = (c_int64, c_int64, *arguments)
         function.restype = RESULTS.get(name)
+    library.hogwild_decode.argtypes = (POINTER(Decoder), POINTER(Step))
+    library.hogwild_decode.restype = c_int64
     return library

@@ -7,10 +7,13 @@ with others is an error of the caller, and what is not checked reads out of boun
 
 from __future__ import annotations
 
+from ctypes import byref
+
 import torch
 
 from runtime_patch.attention.cpp import TYPES
 from runtime_patch.cpu.library import load
+from runtime_patch.cpu.structures import Decoder, Step
 
 # Rows of a linear layer up to which reading the weight takes longer than multiplying. Above,
 # PyTorch's matrix product is faster.
@@ -34,6 +37,7 @@ class Ops:
         self._rms_norm = library.hogwild_rms_norm
         self._silu_and_mul = library.hogwild_silu_and_mul
         self._rotate = library.hogwild_rotate
+        self._decode = library.hogwild_decode
 
     @staticmethod
     def takes_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
@@ -197,3 +201,10 @@ class Ops:
         )
         if not found:
             raise IndexError(f"a position is outside the rotary table of {table.shape[0]} rows")
+
+    def decode(self, model: Decoder, step: Step) -> None:
+        """All layers of a model for one forward; see ``csrc/decoder.h``.
+
+        Raises IndexError where a position is not in the table."""
+        if not self._decode(byref(model), byref(step)):
+            raise IndexError(f"a position is outside the rotary table of {model.table_rows} rows")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from runtime_patch.patches.base import Patch
 from runtime_patch.patches.output import AbortPatch
-from runtime_patch.patches.sampling import SeedPatch
+from runtime_patch.patches.sampling import DrawPatch, MinPPatch, SeedPatch
 from runtime_patch.patches.scheduler import (
     DispatcherPatch,
     FlushPatch,
@@ -30,6 +30,8 @@ PATCHES: tuple[Patch, ...] = (
     IdlePatch(),
     FlushPatch(),
     SeedPatch(),
+    DrawPatch(),
+    MinPPatch(),
     TokenizerPatch(),
     *WEIGHT_PATCHES,
 )

@@ -39,8 +39,8 @@ class Patch(ABC):
     def check(self) -> None:
         """Raise PatchMoved if SGLang's function is not there or has changed its shape."""
         try:
-            found = pkgutil.resolve_name(self.target)
-            function = inspect.unwrap(getattr(found, "__func__", found))
+            target = pkgutil.resolve_name(self.target)
+            function = inspect.unwrap(getattr(target, "__func__", target))
         except (ImportError, AttributeError) as error:
             raise PatchMoved(f"{self.target} is gone: {error}") from error
         found = tuple(inspect.signature(function).parameters)

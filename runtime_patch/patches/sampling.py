@@ -1,9 +1,10 @@
-"""Patch of the way a batch's sampling parameters are gathered."""
+"""Patches that give every request a random stream of its own."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -43,4 +44,73 @@ def _seed_of(req: Any) -> int:
     params = req.sampling_params
     if params.sampling_seed is None:
         params.sampling_seed = secrets.randbits(63)
-    return params.sampling_seed
+    return params.sampling_seed % 2**63
+
+
+class DrawPatch(Patch):
+    """Draws with seeds on a machine without a GPU.
+
+    Why: there SGLang takes its hash from sgl_kernel, which is built for GPUs only, and the
+    scheduler would end."""
+
+    target = "sglang.srt.layers.sampler.multinomial_with_seed"
+    parameters = ("logprobs", "seed", "positions")
+    relies_on = ("murmur_hash32(seed, positions, col_indices)",)
+
+    def around(
+        self,
+        original: Callable,
+        logprobs: torch.Tensor,
+        seed: torch.Tensor,
+        positions: torch.Tensor,
+    ) -> torch.Tensor:
+        if logprobs.device.type != "cpu":
+            return original(logprobs, seed, positions)
+        return draw(logprobs, seed, positions)
+
+
+def draw(logprobs: torch.Tensor, seed: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """One sample per row, int64 ``[n, 1]``, that its seed and position alone decide.
+
+    logprobs ``[n, m]``, which need not be normalised; seed and positions int64 ``[n]``."""
+    wait = torch.empty(logprobs.shape, dtype=torch.float32)
+    for row, which in zip(wait, zip(seed.tolist(), positions.tolist(), strict=True), strict=True):
+        digest = blake2b(repr(which).encode(), digest_size=8).digest()
+        row.exponential_(generator=torch.Generator().manual_seed(int.from_bytes(digest)))
+    wait.clamp_min_(torch.finfo(wait.dtype).tiny)
+    # The smallest of exponential waiting times with the rates p comes first with p.
+    return (logprobs - wait.log()).argmax(dim=-1, keepdim=True)
+
+
+class MinPPatch(Patch):
+    """Applies ``min_p`` before SGLang's sampler in a batch with seeds.
+
+    Why: the sampler refuses the two together by an assertion that ends the scheduler. What
+    is left does not depend on the order: tokens under the threshold are the last ones that
+    top-k and top-p look at, and the likeliest one is never dropped."""
+
+    target = "sglang.srt.layers.sampler.top_k_top_p_min_p_sampling_from_probs_torch"
+    parameters = (
+        *("probs", "top_ks", "top_ps", "min_ps", "need_min_p_sampling", "sampling_seed"),
+        *("positions", "return_filtered_probs", "max_top_k"),
+    )
+    relies_on = ("probs_sort[probs_sort < min_p_thresholds.view(-1, 1)] = 0.0",)
+
+    def around(
+        self,
+        original: Callable,
+        probs: torch.Tensor,
+        top_ks: torch.Tensor,
+        top_ps: torch.Tensor,
+        min_ps: torch.Tensor,
+        need_min_p_sampling: bool,
+        sampling_seed: torch.Tensor | None,
+        *rest: Any,
+        **more: Any,
+    ) -> Any:
+        if need_min_p_sampling and sampling_seed is not None:
+            least = probs.amax(dim=-1, keepdim=True) * min_ps.view(-1, 1)
+            probs, need_min_p_sampling = probs.masked_fill(probs < least, 0.0), False
+        return original(
+            probs, top_ks, top_ps, min_ps, need_min_p_sampling, sampling_seed, *rest, **more
+        )

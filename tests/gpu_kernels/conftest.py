@@ -8,7 +8,3 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     collect_ignore.append("interpreted")
 if not os.environ.get("FLASHINFER_CUDA_ARCH_LIST"):
     collect_ignore.append("built")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow_build: compiles CUDA modules, which takes minutes")

@@ -159,7 +159,7 @@ def test_each_refusal_is_an_exception_of_its_own(client):
             team.step(0, "x", GREEDY)
         assert (closed.value.status, closed.value.type) == (410, "team_closed")
     with pytest.raises(UnknownTeam) as unknown:
-        client.attach("hw-nowhere")
+        client.team("hw-nowhere").snapshot()
     assert unknown.value.status == 404
     with pytest.raises(BadRequest, match="2 to 16"):
         open_team(client, workers=["Alice"])
@@ -176,6 +176,14 @@ def test_two_live_steps_of_one_worker_are_a_conflict():
         with pytest.raises(StepConflict) as caught:
             team.step(0, "x", GREEDY)
         assert caught.value.status == 409
+
+
+def test_somebody_else_can_watch_a_team_and_say_something_in_it(server, client):
+    with open_team(client) as team, Client(server.url) as other:
+        guest = other.team(team.name)
+        guest.say("Psst.")
+        assert guest.snapshot().steps == team.snapshot().steps
+        assert team.snapshot().steps[0].text == "Psst."
 
 
 def test_a_full_pool_is_an_error_of_its_own(server, client):

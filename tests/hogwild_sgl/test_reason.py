@@ -49,6 +49,20 @@ def steps_of(server) -> list[dict]:
     return [body for body in server.bodies("/steps") if not body["reader"]]
 
 
+def test_the_program_of_the_design_runs_as_it_is_written(server):
+    @sgl.function
+    def alice_bob(s, problem):
+        s += prompts.collaboration(problem, workers=("Alice", "Bob"))
+        team = hogwild.fork(s, workers=("Alice", "Bob"))
+        team.check(every=1024, text="Wait, am I doing redundant work? (yes/no): ")
+        team.reason(max_forward_passes=64, stop=hogwild.boxed_answer)
+        s += team.finish("So the final answer is \\boxed{") + sgl.gen("answer", stop="}")
+
+    state = alice_bob.run(problem="6 * 7?", backend=hogwild.Endpoint(server.url))
+    assert state["answer"] == "42"
+    assert state.text().endswith("So the final answer is \\boxed{42")
+
+
 def test_workers_write_headed_steps_until_the_budget_is_used(server):
     def body(s, team):
         outcome = team.reason(40)
@@ -238,8 +252,7 @@ def test_the_transcript_says_who_wrote_what_and_when(server):
 def test_what_another_client_says_is_in_the_transcript(server):
     def body(s, team):
         team.reason(10)
-        other = hogwild.Client(server.url)
-        other.request("POST", f"/hogwild/teams/{team.core.handle.info.team}/say", {"text": "Psst."})
+        hogwild.Client(server.url).team(team.core.handle.name).say("Psst.")
         return team.result("t", "p", answer=None, final_text="")
 
     said = [step for step in reason(server, body).steps if step.kind == "said"]
@@ -361,7 +374,7 @@ def test_a_steps_random_stream_depends_on_the_seed_and_not_on_the_load():
 
 def _reason_and_tell(s, team) -> str:
     team.reason(60)
-    return team.core.handle.info.team
+    return team.core.handle.name
 
 
 def _busy(server, stop: threading.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,15 @@ class Api:
 
     def delete(self, path: str) -> httpx.Response:
         return self.http.delete(path)
+
+    def abandon(self, path: str, seconds: float, **body: Any) -> None:
+        """A POST whose client goes away after a while, without reading a reply."""
+        request = self.http.build_request("POST", path, json=body)
+        head = [f"POST {path} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
+        where = (request.url.host, request.url.port)
+        with socket.create_connection(where, timeout=PATIENCE) as connection:
+            connection.sendall("\r\n".join([*head, "", ""]).encode() + request.read())
+            time.sleep(seconds)
 
     def later(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
         return self._threads.submit(work, *args, **kwargs)

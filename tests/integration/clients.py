@@ -41,7 +41,7 @@ class Outcome:
     carries: the worker whose carried token it may have begun with besides, unknown to
         the client because that worker was writing meanwhile.
     complete: False if it was dropped in the middle; output is then what had arrived.
-    rule, budget: whether the step-end rule held, and max_new_tokens.
+    rule, greedy, budget: whether the step-end rule held, temperature 0, max_new_tokens.
     step: the reply's record, empty for an ordinary or dropped request.
     """
 
@@ -53,6 +53,7 @@ class Outcome:
     carries: int | None = None
     complete: bool = True
     rule: bool = False
+    greedy: bool = True
     budget: int = 0
     step: dict = field(default_factory=dict)
     meta: dict = field(default_factory=dict)
@@ -108,10 +109,13 @@ class TeamClient:
     def path(self) -> str:
         return f"/hogwild/teams/{self.name}"
 
-    def write(self, worker: int, opening: list[int], budget: int, rule: bool) -> Outcome:
-        body = {"worker": worker, **_asked(opening, budget), "end": "sentence" if rule else "none"}
-        reply = self._write(body)
-        outcome = self._outcome("step", worker, opening, reply, rule=rule, budget=budget)
+    def write(
+        self, worker: int, opening: list[int], budget: int, rule: bool, greedy: bool = True
+    ) -> Outcome:
+        asked = _asked(opening, budget, temperature=0 if greedy else 1)
+        reply = self._write({"worker": worker, **asked, "end": "sentence" if rule else "none"})
+        how = {"rule": rule, "greedy": greedy, "budget": budget}
+        outcome = self._outcome("step", worker, opening, reply, **how)
         ended = outcome.step["finish"]["type"] == "eos"
         self._carry(worker, None if ended else outcome.output[-1])
         return outcome
@@ -267,7 +271,7 @@ def held(http: httpx.Client, expected: int) -> int:
 
 
 def _asked(fed: list[int], budget: int, **more: object) -> dict:
-    sampling = {"max_new_tokens": budget, "temperature": 0, **more}
+    sampling = {"temperature": 0, "max_new_tokens": budget, **more}
     return {"input_ids": fed, "sampling_params": sampling}
 
 

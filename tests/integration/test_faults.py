@@ -3,12 +3,19 @@ clients go away. Those concerned get an error, the others go on, and nothing sta
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import httpx
+import psutil
 import pytest
 
-from tests.integration.api import Api, Team, error_of, wait
+from hogwild_sgl.client import Client
+from hogwild_sgl.errors import ServerGone
+from hogwild_sgl.server_process import ServerProcess
+from tests.conftest import assert_no_leak
+from tests.integration.api import FOREVER, Api, Team, error_of, wait
 from tests.oracle.agreement import Sampled, compare
 from tests.oracle.decoder import Decoder
 from tests.oracle.record import read_record, replay_record
@@ -41,9 +48,10 @@ def api(running) -> Api:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(api):
+def nothing_is_left(api, running):
     yield
-    api.at_rest()
+    if running.process.returncode is None:
+        api.at_rest()
 
 
 @pytest.fixture
@@ -168,26 +176,28 @@ def test_abort_all_while_a_team_is_being_opened_fails_the_opening(api):
 
 
 def test_new_weights_close_the_teams_that_were_computed_with_the_old_ones(api, running):
-    def update(**more) -> dict:
-        return api.post("/update_weights_from_disk", model_path=str(running.model), **more).json()
+    def update(**more) -> bool:
+        """SGLang says no when it has not yet put the last step away, and may be asked again."""
+        body = {"model_path": str(running.model), **more}
+        return api.post("/update_weights_from_disk", **body).json()["success"]
 
     with api.team() as before, api.team(**ALONE) as busy:
         text = before.write(0, budget=9)["text"]
         listener, step = busy.listen(), busy.begin(0, budget=LONG)
-        assert update(abort_all_requests=True)["success"]
+        wait(lambda: update(abort_all_requests=True), "new weights")
         assert listener.until_closed()[-1]["reason"] == "weights"
         assert step.result().status_code in (409, 410)
         for team in (before, busy):
             assert "(weights)" in error_of(team.step(0))["message"]
     with api.team() as after:
         assert after.write(0, budget=9)["text"] == text
-        assert update()["success"]
+        wait(update, "new weights")
 
 
 def test_texts_longer_than_the_prefill_chunk_are_read_as_they_are_defined(api, running):
     long = [[5 + (7 * i + start) % 250 for i in range(3 * CHUNK)] for start in range(3)]
     with api.team(input_ids=long[0]) as team:
-        beside = team.begin(1, budget=100, input_ids=[9])
+        beside = api.later(team.step, 1, budget=100, input_ids=[9])
         first = team.write(0, budget=12, input_ids=long[1])
         assert team.say(input_ids=long[2]).status_code == 200
         second = team.write(0, budget=12, input_ids=[10])
@@ -228,7 +238,7 @@ def test_a_worker_is_no_longer_seen_from_the_forward_after_its_abort(api, runnin
     after = {row["worker"]: row for row in lines[doomed + 1]["rows"]}
     assert before[1]["rid"] == rid and after[0]["position"] == before[0]["position"] + 1
     seen = before[1]["position"] + 1
-    assert seen > 5 and after[0]["view"] == before[0]["view"] + 1 - seen
+    assert seen > 2 and after[0]["view"] == before[0]["view"] + 1 - seen
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -241,7 +251,7 @@ def test_a_client_that_goes_away_in_a_step_leaves_nothing_of_it(api, streamed):
                 for _ in range(5):
                     next(messages)
         else:
-            leave_in_the_middle(team, 0, 0.3)
+            leave_in_the_middle(team, 0)
         team.wait_until_free(0)
         after = team.snapshot()
         for kept in ("steps", "history_tokens", "kv_tokens"):
@@ -249,30 +259,25 @@ def test_a_client_that_goes_away_in_a_step_leaves_nothing_of_it(api, streamed):
         assert team.write(0)["step"]["number"] == 2
 
 
-def leave_in_the_middle(team: Team, worker: int, seconds: float, **more) -> None:
+def leave_in_the_middle(team: Team, worker: int, **more) -> None:
     body = {"worker": worker, "text": "Go", "end": "none", **more}
     body["sampling_params"] = {"max_new_tokens": LONG, "ignore_eos": True}
-    with pytest.raises(httpx.ReadTimeout), httpx.Client(trust_env=False) as client:
-        limit = httpx.Timeout(30, read=seconds)
-        client.post(f"{team.api.url}{team.path}/steps", json=body, timeout=limit)
+    team.api.abandon(f"{team.path}/steps", 0.3, **body)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_client_that_goes_away_while_its_step_waits_frees_the_worker_at_once(api, streamed):
     with api.team(**ALONE) as busy, api.team() as waiting:
         step = busy.begin(0, budget=LONG)
-        leave_in_the_middle(waiting, 0, 0.3, stream=streamed)
+        leave_in_the_middle(waiting, 0, stream=streamed)
         waiting.wait_until_free(0)
         assert not step.done() and waiting.snapshot()["team_forwards"] == 0
         assert busy.abort(0).json() == {"aborted": True}
 
 
 def test_a_client_that_goes_away_while_it_opens_a_team_leaves_no_team(api):
-    for token, seconds in ((9, 0.001), (10, 0.01), (11, 0.03)):
-        with httpx.Client(base_url=api.url, trust_env=False) as client:
-            limit = httpx.Timeout(30, read=seconds)
-            with pytest.raises(httpx.ReadTimeout):
-                client.post("/hogwild/teams", json={"input_ids": [token] * LONG}, timeout=limit)
+    for token, seconds in ((9, 0.0), (10, 0.01), (11, 0.1)):
+        api.abandon("/hogwild/teams", seconds, input_ids=[token] * LONG)
     wait(lambda: api.get("/hogwild").json()["teams"] == 0, "the teams to be gone")
 
 
@@ -293,3 +298,35 @@ def test_many_teams_and_faults_at_once_leave_nothing(api):
 
 
 LAYOUTS = ("combined", "interleaved", "contiguous", "independent")
+
+
+def test_a_killed_server_gives_its_clients_an_error_and_starts_again(api, running):
+    """The last one: it leaves no server."""
+    process = running.process
+    family = psutil.Process(process.pid).children(recursive=True)
+    team = Team(api, api.try_open(**ALONE).json())
+    listener = team.listen()
+    with Client(running.url) as client:
+        mine = client.open(prompt="Add.", workers=["Alice", "Bob"])
+        steps = [
+            team.begin(0, budget=LONG),
+            api.later(mine.step, 0, "Go", FOREVER | {"max_new_tokens": LONG}, end="none"),
+            api.later(api.generate, [9, 10], 1500),
+        ]
+        wait(lambda: mine.snapshot().workers[0].live, "the second step")
+        os.kill(process.pid, signal.SIGKILL)
+        gone = (httpx.TransportError, ServerGone, httpx.TransportError)
+        for step, error in zip(steps, gone, strict=True):
+            assert isinstance(step.exception(timeout=20), error)
+        with pytest.raises(ServerGone):
+            client.info()
+        assert "closed" not in [event["type"] for event in listener.until_closed()]
+        assert psutil.wait_procs(family, timeout=30)[1] == []
+        again = {"args": process.args, "env": process.env, "port": process.port}
+        log = running.record.parent / "again.log"
+        with ServerProcess(running.model, **again, log_path=log):
+            assert api.get(team.path).status_code == 404
+            with client.open(prompt="Add.", workers=["Alice", "Bob"]) as new:
+                assert new.step(0, "Go", {"max_new_tokens": 4}, end="none").step.number == 1
+            api.at_rest()
+    assert_no_leak(log)

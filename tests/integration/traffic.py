@@ -85,7 +85,8 @@ class Traffic:
                 if kind == "write":
                     if team.carried[worker] is not None and draw.random() < 0.4:
                         opening = []
-                    yield team.write(worker, opening, draw.randint(1, 36), draw.random() < 0.7)
+                    rule, greedy = draw.random() < 0.7, draw.random() < 0.85
+                    yield team.write(worker, opening, draw.randint(1, 36), rule, greedy)
                 elif kind == "say":
                     yield team.say(worker, opening)
                 elif kind == "read":

@@ -127,6 +127,14 @@ def test_the_hint_is_in_the_transcript_with_its_pass(server):
     assert result.settings["hints"] == [[12, "try it mod 7"]]
 
 
+def test_what_is_typed_is_said_as_it_comes(server, monkeypatch):
+    server.board.pause = 0.005
+    monkeypatch.setattr("sys.stdin", iter(["\n", "try it mod 7\n", "and mod 11\n"]))
+    result = solve(server, "hint", budget=60, hints=(), listen=True)
+    said = [step.fed for step in result.steps if step.kind == "said"]
+    assert [text.split()[-1] for text in said] == ["7", "11"]
+
+
 def test_a_step_that_is_corrected_is_written_again():
     def script(writing: Writing) -> str:
         if writing.worker == 1:

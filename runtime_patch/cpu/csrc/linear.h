@@ -60,6 +60,7 @@ class PackedRows {
       : rows_(rows), depth_(depth), registers_(row_lanes<T>(depth) / W), data_(rows * registers_) {}
 
   int64_t rows() const { return rows_; }
+  int64_t depth() const { return depth_; }
 
   const uint32_t* row(int64_t row) const { return data_[row * registers_].lanes; }
 

@@ -1,8 +1,7 @@
 // The operators one by one, called through ctypes by ops.py. No torch headers: this compiles
 // in seconds and does not depend on the torch version.
 
-#include "linear.h"
-#include "row_ops.h"
+#include "decoder.h"
 
 namespace hogwild {
 namespace {
@@ -17,6 +16,11 @@ void for_rows(int64_t rows, int64_t size, int64_t threads, const Work& work) {
       for (int64_t row = index * part; row < std::min(rows, (index + 1) * part); ++row) work(row);
     });
   });
+}
+
+bool in_table(const int64_t* positions, int64_t rows, int64_t table_rows) {
+  return std::all_of(positions, positions + rows,
+                     [=](int64_t at) { return 0 <= at && at < table_rows; });
 }
 
 }  // namespace
@@ -84,16 +88,25 @@ EXPORT int64_t hogwild_rotate(int64_t type, int64_t threads, const int64_t* posi
                               int64_t neox, int64_t dim, void* q, int64_t q_stride,
                               int64_t q_heads, void* k, int64_t k_stride, int64_t k_heads) {
   using namespace hogwild;
-  if (!std::all_of(positions, positions + rows,
-                   [=](int64_t at) { return 0 <= at && at < table_rows; })) {
-    return 0;
-  }
+  if (!in_table(positions, rows, table_rows)) return 0;
   with_type(Type(type), [&](auto element) {
     using T = decltype(element);
     for_rows(rows, (q_heads + k_heads) * dim, threads, [&](int64_t row) {
       const float *cos = table + positions[row] * 2 * half, *sin = cos + half;
       rotate(static_cast<T*>(q) + row * q_stride, q_heads, dim, cos, sin, half, neox);
       rotate(static_cast<T*>(k) + row * k_stride, k_heads, dim, cos, sin, half, neox);
+    });
+  });
+  return 1;
+}
+
+// Returns 0, and does nothing, if a position is not in the table.
+EXPORT int64_t hogwild_decode(const hogwild::Decoder* model, const hogwild::Step* step) {
+  using namespace hogwild;
+  if (!in_table(step->positions, step->rows, model->table_rows)) return 0;
+  with_type(model->type, [&](auto element) {
+    Crew::gather(step->threads, [&](Crew& crew) {
+      DecoderRun<decltype(element)>(*model, *step, crew).run();
     });
   });
   return 1;

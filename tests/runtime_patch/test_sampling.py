@@ -1,0 +1,58 @@
+"""Seeded draws: decided by seed and position alone, from the right distribution."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sglang.srt.layers.sampler import top_k_top_p_min_p_sampling_from_probs_torch
+
+from runtime_patch.patches.sampling import MinPPatch, draw
+
+PROBS = torch.tensor([0.5, 0.3, 0.15, 0.05, 0.0])
+
+
+def _draws(count: int, seed: int = 7) -> torch.Tensor:
+    logprobs = PROBS.log().expand(count, -1)
+    return draw(logprobs, torch.full((count,), seed), torch.arange(count)).squeeze(1)
+
+
+def test_a_draw_does_not_depend_on_the_rest_of_its_batch():
+    rows = [draw(PROBS.log()[None], torch.tensor([7]), torch.tensor([at])) for at in range(50)]
+    assert torch.equal(torch.cat(rows).squeeze(1), _draws(50))
+
+
+def test_another_seed_or_position_draws_anew():
+    assert not torch.equal(_draws(50), _draws(50, seed=8))
+    assert not torch.equal(_draws(51)[1:], _draws(50))
+
+
+def test_draws_follow_the_probabilities():
+    counts = torch.bincount(_draws(4000), minlength=5) / 4000
+    assert counts[4] == 0
+    torch.testing.assert_close(counts, PROBS, atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("top_k", [2, 5])
+@pytest.mark.parametrize("top_p", [0.7, 1.0])
+@pytest.mark.parametrize("min_p", [0.0, 0.2, 0.5, 1.0])
+def test_min_p_leaves_the_tokens_that_sglang_leaves_without_seeds(top_k, top_p, min_p):
+    def support(sample, seed):
+        count = 200
+        out = sample(
+            *(PROBS.repeat(count, 1), torch.full((count,), top_k), torch.full((count,), top_p)),
+            *(torch.full((count,), min_p), True, seed, torch.arange(count)),
+            return_filtered_probs=True,
+        )
+        weights, tokens = out[1], out[2]
+        return sorted(tokens[0][weights[0] > 0].tolist())
+
+    def seeded(*args, **more):
+        return MinPPatch().around(_without_draw, *args, **more)
+
+    expected = support(top_k_top_p_min_p_sampling_from_probs_torch, None)
+    assert support(seeded, torch.full((200,), 3)) == expected
+
+
+def _without_draw(*args, **more):
+    """SGLang's sampler; the patched draw would take the seeds, here only the filter counts."""
+    return top_k_top_p_min_p_sampling_from_probs_torch(*args[:5], None, *args[6:], **more)

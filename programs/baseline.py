@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sglang as sgl
 
@@ -43,7 +43,7 @@ class Written:
 
 @dataclass
 class Run:
-    """A baseline's run so far."""
+    """A baseline's run so far; a context manager that ends the states it branched."""
 
     program: str
     problem: str
@@ -57,6 +57,22 @@ class Run:
     finisher_passes: int = 0
     prompt_tokens: int = 0
     kv_tokens: int = 0
+    branches: list[ProgramState] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Not left to the garbage collector: each branch has a thread, and an exception's
+        # traceback can keep them until the interpreter waits for them as it exits.
+        for branch in self.branches:
+            branch.stream_executor.end()
+
+    def branch(self, s: ProgramState, count: int = 1) -> list[ProgramState]:
+        """Copies of a state that go on by themselves."""
+        states = s.fork(count).states
+        self.branches += states
+        return states
 
     @property
     def now(self) -> float:

@@ -107,15 +107,14 @@ def _solve(
     from hogwild_sgl.dsl.endpoint import Endpoint
     from programs.display import Columns
 
-    backend = Endpoint(url, api_key)
-    if quiet:
-        return program.solve(problem, settings, backend=backend)
-    if program.team:
-        with Columns(settings.worker_names, console) as columns:
-            return program.solve(problem, settings, backend=backend, watch=columns)
-    status = console.status("writing ...") if console.is_terminal else nullcontext()
-    with status:
-        result = program.solve(problem, settings, backend=backend)
+    with Endpoint(url, api_key) as backend:
+        if quiet:
+            return program.solve(problem, settings, backend=backend)
+        if program.team:
+            with Columns(settings.worker_names, console) as columns:
+                return program.solve(problem, settings, backend=backend, watch=columns)
+        with console.status("writing ...") if console.is_terminal else nullcontext():
+            result = program.solve(problem, settings, backend=backend)
     for step in result.steps:
         console.print(f"--- {step.name or 'finisher'}", style="dim", markup=False)
         console.print(step.full_text.strip(), markup=False, highlight=False)

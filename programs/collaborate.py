@@ -41,45 +41,47 @@ def collaborate(
     """
     formatting, names = settings.formatting, settings.worker_names
     s += prompts.collaboration(problem, names, formatting)
-    team = hogwild.fork(
+    with hogwild.fork(
         s,
         workers=names,
         layout=settings.layout,
         formatting=formatting,
         seed=settings.seed,
         idle_timeout=settings.idle_timeout,
-    )
-    if watch is not None:
-        team.on_event(watch)
-    opened(team)
-    if settings.check_every:
-        team.check(every=settings.check_every, who=settings.check_who)
-    outcome = team.reason(
-        settings.budget,
-        stop=stop_rule(formatting) if settings.early_stop else None,
-        step_tokens=settings.step_tokens,
-        probes=settings.probes,
-        probe_tokens=settings.finisher_tokens,
-        hints=hints,
-        conflict=conflict,
-        max_retries=settings.max_retries,
-    )
-    answer, final_text = outcome.answer, ""
-    if answer is None:
-        s += team.finish() + sgl.gen(
-            "answer",
-            max_tokens=settings.finisher_tokens,
-            stop=list(formatting.finisher_stop),
+    ) as team:
+        if watch is not None:
+            team.on_event(watch)
+        opened(team)
+        if settings.check_every:
+            team.check(every=settings.check_every, who=settings.check_who)
+        outcome = team.reason(
+            settings.budget,
+            stop=stop_rule(formatting) if settings.early_stop else None,
+            step_tokens=settings.step_tokens,
+            probes=settings.probes,
+            probe_tokens=settings.finisher_tokens,
+            hints=hints,
+            conflict=conflict,
+            max_retries=settings.max_retries,
         )
-        s.sync()
-        if s.error() is not None:
-            raise s.error()
-        final_text = s["answer"]
-        answer = finished_answer(formatting, formatting.finish_text(), final_text)
-    return team.result(
-        program,
-        problem,
-        answer=answer,
-        final_text=final_text,
-        settings=settings.to_dict(*COMMON, *TEAM, "hints", "max_retries"),
-    )
+        answer, final_text = outcome.answer, ""
+        if answer is None:
+            final_text = _finish(s, team, settings)
+            answer = finished_answer(formatting, formatting.finish_text(), final_text)
+        return team.result(
+            program,
+            problem,
+            answer=answer,
+            final_text=final_text,
+            settings=settings.to_dict(*COMMON, *TEAM, "hints", "max_retries"),
+        )
+
+
+def _finish(s: ProgramState, team: Team, settings: Settings) -> str:
+    """What the finisher writes."""
+    stop = list(settings.formatting.finisher_stop)
+    s += team.finish() + sgl.gen("answer", max_tokens=settings.finisher_tokens, stop=stop)
+    s.sync()
+    if s.error() is not None:
+        raise s.error()
+    return s["answer"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,15 +67,15 @@ class Program:
             raise ValueError("the problem is empty")
         if settings.probes and "probes" not in self.options:
             raise ValueError(f"{self.name} cannot be probed; run it once for each budget")
-        backend = backend or Endpoint(url)
-        state = self.function.run(
-            problem=problem,
-            settings=settings,
-            watch=watch,
-            backend=backend,
-            **settings.sampling,
-        )
-        if state.error() is not None:
-            raise state.error()
-        result: Any = state.ret_value
-        return result
+        with nullcontext(backend) if backend else Endpoint(url) as used:
+            state = self.function.run(
+                problem=problem,
+                settings=settings,
+                watch=watch,
+                backend=used,
+                **settings.sampling,
+            )
+            if state.error() is not None:
+                raise state.error()
+            result: Any = state.ret_value
+            return result

@@ -24,33 +24,33 @@ from programs.trace import Trace, write_trace
 @sgl.function
 def self_consistency(s, problem: str, settings: Settings, watch: Watch | None = None) -> Result:
     names = settings.worker_names
-    run = Run("self_consistency", problem, settings, names)
-    branches = s.fork(len(names))
-    states = list(enumerate(branches.states))
-    traces = at_once(states, lambda item: write_trace(run, item[1], item[0]))
-    run.passes = max(trace.tokens for trace in traces)
-    run.prompt_tokens = traces[0].prompt_tokens
-    run.kv_tokens = run.prompt_tokens + sum(trace.tokens for trace in traces)
-    answers = at_once(
-        zip(states, traces, strict=True), lambda pair: _own_answer(run, *pair[0], pair[1])
-    )
-    run.probes = [_vote(readings) for readings in zip(*(t.readings for t in traces), strict=True)]
-    voted = majority(answers)
-    joined = join_texts(settings, names, [trace.text for trace in traces])
-    texts = prompts.texts(settings.formatting.language)
-    solo(s, settings, fill(texts.judge, {"problem": problem, "texts": joined}, 0))
-    judged = run.finish(s, "", "finisher")
-    run.add(None, judged, run.passes, number=None, kind="reader")
-    run.finisher_passes = judged.tokens
-    judge = run.finished(judged)
-    return run.result(
-        voted if settings.vote == "majority" else judge,
-        judged.text,
-        options=(*COMMON, "workers", "vote", "probes"),
-        answers=answers,
-        majority=voted,
-        finisher=judge,
-    )
+    with Run("self_consistency", problem, settings, names) as run:
+        states = list(enumerate(run.branch(s, len(names))))
+        traces = at_once(states, lambda item: write_trace(run, item[1], item[0]))
+        run.passes = max(trace.tokens for trace in traces)
+        run.prompt_tokens = traces[0].prompt_tokens
+        run.kv_tokens = run.prompt_tokens + sum(trace.tokens for trace in traces)
+        answers = at_once(
+            zip(states, traces, strict=True), lambda pair: _own_answer(run, *pair[0], pair[1])
+        )
+        by_budget = zip(*(trace.readings for trace in traces), strict=True)
+        run.probes = [_vote(readings) for readings in by_budget]
+        voted = majority(answers)
+        joined = join_texts(settings, names, [trace.text for trace in traces])
+        texts = prompts.texts(settings.formatting.language)
+        solo(s, settings, fill(texts.judge, {"problem": problem, "texts": joined}, 0))
+        judged = run.finish(s, "", "finisher")
+        run.add(None, judged, run.passes, number=None, kind="reader")
+        run.finisher_passes = judged.tokens
+        judge = run.finished(judged)
+        return run.result(
+            voted if settings.vote == "majority" else judge,
+            judged.text,
+            options=(*COMMON, "workers", "vote", "probes"),
+            answers=answers,
+            majority=voted,
+            finisher=judge,
+        )
 
 
 def join_texts(settings: Settings, names: tuple[str, ...], texts: list[str]) -> str:

@@ -17,20 +17,20 @@ from programs.trace import write_trace
 
 @sgl.function
 def single(s, problem: str, settings: Settings, watch: Watch | None = None) -> Result:
-    run = Run("single", problem, settings, prompts.WORKER_NAMES[:1])
-    trace = write_trace(run, s, 0)
-    run.passes, run.prompt_tokens = trace.tokens, trace.prompt_tokens
-    run.kv_tokens = trace.prompt_tokens + trace.tokens
-    run.probes = [
-        Probe(r.budget, r.passes, r.seconds, r.text, r.answer, r.tokens) for r in trace.readings
-    ]
-    answer, final_text = run.written(trace.text), trace.text
-    if answer is None:
-        finisher = run.finish(s, trace.text, "finisher")
-        run.add(None, finisher, run.passes, number=None, kind="reader")
-        run.finisher_passes = finisher.tokens
-        answer, final_text = run.finished(finisher), finisher.text
-    return run.result(answer, final_text, options=(*COMMON, "probes"))
+    with Run("single", problem, settings, prompts.WORKER_NAMES[:1]) as run:
+        trace = write_trace(run, s, 0)
+        run.passes, run.prompt_tokens = trace.tokens, trace.prompt_tokens
+        run.kv_tokens = trace.prompt_tokens + trace.tokens
+        run.probes = [
+            Probe(r.budget, r.passes, r.seconds, r.text, r.answer, r.tokens) for r in trace.readings
+        ]
+        answer, final_text = run.written(trace.text), trace.text
+        if answer is None:
+            finisher = run.finish(s, trace.text, "finisher")
+            run.add(None, finisher, run.passes, number=None, kind="reader")
+            run.finisher_passes = finisher.tokens
+            answer, final_text = run.finished(finisher), finisher.text
+        return run.result(answer, final_text, options=(*COMMON, "probes"))
 
 
 PROGRAM = Program(

@@ -24,46 +24,46 @@ from programs.settings import Settings
 def text_rounds(s, problem: str, settings: Settings, watch: Watch | None = None) -> Result:
     texts = prompts.texts(settings.formatting.language)
     names = settings.worker_names
-    run = Run("text_rounds", problem, settings, names)
-    each = max(1, settings.budget // settings.rounds)
-    latest: list[Written] = []
+    with Run("text_rounds", problem, settings, names) as run:
+        each = max(1, settings.budget // settings.rounds)
+        latest: list[Written] = []
 
-    for number in range(1, settings.rounds + 1):
-        before = list(latest)
+        for number in range(1, settings.rounds + 1):
+            before = list(latest)
 
-        def agent(worker: int, number: int = number, before: list[Written] = before) -> Written:
-            state = s.fork(1)[0]
-            prompt = problem
-            if before:
-                others = [w for w in range(len(names)) if w != worker] or [worker]
-                joined = join_texts(
-                    settings,
-                    tuple(names[w] for w in others),
-                    [before[w].text for w in others],
-                )
-                prompt = fill(texts.round, {"problem": problem, "texts": joined}, 0)
-            solo(state, settings, prompt)
-            return run.generate(state, "", each, "round", number, worker)
+            def agent(worker: int, number: int = number, before: list[Written] = before) -> Written:
+                state = run.branch(s)[0]
+                prompt = problem
+                if before:
+                    others = [w for w in range(len(names)) if w != worker] or [worker]
+                    joined = join_texts(
+                        settings,
+                        tuple(names[w] for w in others),
+                        [before[w].text for w in others],
+                    )
+                    prompt = fill(texts.round, {"problem": problem, "texts": joined}, 0)
+                solo(state, settings, prompt)
+                return run.generate(state, "", each, "round", number, worker)
 
-        latest = at_once(range(len(names)), agent)
-        for worker, written in enumerate(latest):
-            run.add(worker, written, run.passes, number=number, kind="step")
-        run.passes += max(written.tokens for written in latest)
-        run.prompt_tokens += sum(written.prompt_tokens for written in latest)
-        held = sum(written.prompt_tokens + written.tokens for written in latest)
-        run.kv_tokens = max(run.kv_tokens, held)
+            latest = at_once(range(len(names)), agent)
+            for worker, written in enumerate(latest):
+                run.add(worker, written, run.passes, number=number, kind="step")
+            run.passes += max(written.tokens for written in latest)
+            run.prompt_tokens += sum(written.prompt_tokens for written in latest)
+            held = sum(written.prompt_tokens + written.tokens for written in latest)
+            run.kv_tokens = max(run.kv_tokens, held)
 
-    joined = join_texts(settings, names, [written.text for written in latest])
-    solo(s, settings, fill(texts.judge, {"problem": problem, "texts": joined}, 0))
-    judged = run.finish(s, "", "finisher")
-    run.add(None, judged, run.passes, number=None, kind="reader")
-    run.finisher_passes = judged.tokens
-    return run.result(
-        run.finished(judged),
-        judged.text,
-        options=(*COMMON, "workers", "rounds"),
-        answers=[run.written(written.text) for written in latest],
-    )
+        joined = join_texts(settings, names, [written.text for written in latest])
+        solo(s, settings, fill(texts.judge, {"problem": problem, "texts": joined}, 0))
+        judged = run.finish(s, "", "finisher")
+        run.add(None, judged, run.passes, number=None, kind="reader")
+        run.finisher_passes = judged.tokens
+        return run.result(
+            run.finished(judged),
+            judged.text,
+            options=(*COMMON, "workers", "rounds"),
+            answers=[run.written(written.text) for written in latest],
+        )
 
 
 PROGRAM = Program(

@@ -53,7 +53,7 @@ def write_trace(run: Run, s: ProgramState, worker: int) -> Trace:
         if ended or tokens >= settings.budget:
             break
         so_far = "".join(part.text for part in parts)
-        copies.append((limit, tokens, run.now, so_far, s.fork(1)[0]))
+        copies.append((limit, tokens, run.now, so_far, run.branch(s)[0]))
     text = "".join(part.text for part in parts)
     whole = Written(
         fed="",
@@ -67,7 +67,7 @@ def write_trace(run: Run, s: ProgramState, worker: int) -> Trace:
     run.add(worker, whole, 0, number=1, kind="step")
     later = [limit for limit in settings.probes if limit not in {copy[0] for copy in copies}]
     if later:
-        copies += [(limit, tokens, run.now, text, s.fork(1)[0]) for limit in later[:1]]
+        copies += [(limit, tokens, run.now, text, run.branch(s)[0]) for limit in later[:1]]
     readings = at_once(copies, lambda copy: _read(run, worker, *copy))
     # A trace that ended early has the same answer at every later budget.
     readings += [Reading(limit, *_rest(readings[-1])) for limit in later[1:]]

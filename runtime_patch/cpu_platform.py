@@ -29,3 +29,11 @@ class CpuPlatform(CpuDeviceMixin, SRTPlatform):
             from runtime_patch.cpu.start import start
 
             start(model)
+
+    def get_kv_pool_cls(self, *, kind: str) -> type | None:
+        if kind != "mha" or not hogwild_is_on():
+            return None
+        from runtime_patch.cpu.pool import HugePagePool
+        from runtime_patch.cpu.start import chosen_way
+
+        return None if chosen_way() == "torch" else HugePagePool

@@ -27,11 +27,18 @@ POOL_TOKENS = 16384
 class ForcedTeam:
     """One team on a model, without server or sampling. One per process.
 
-    folder: a model in Hugging Face format; it runs in float32 on the CPU.
+    folder: a model in Hugging Face format; it runs on the CPU, in ``dtype``.
     """
 
-    def __init__(self, folder: Path, workers: int, layout: str, headers_after_prompt: bool):
-        self._scheduler = _make_scheduler(folder)
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        layout: str,
+        headers_after_prompt: bool,
+        dtype: str = "float32",
+    ):
+        self._scheduler = _make_scheduler(folder, dtype)
         self._tree = self._scheduler.tree_cache
         self._book = TeamBook(
             tree=self._tree,
@@ -74,6 +81,11 @@ class ForcedTeam:
         req = self._live.pop(worker)
         self._release(req)
         self._book.settle([req])
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """SGLang's model."""
+        return self._scheduler.tp_worker.model_runner.model
 
     def close(self) -> int:
         """Close the team. Returns the KV tokens that are then neither free nor evictable."""
@@ -157,7 +169,7 @@ def _greedy() -> Any:
     return params
 
 
-def _make_scheduler(folder: Path) -> Any:
+def _make_scheduler(folder: Path, dtype: str) -> Any:
     from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.plugins import load_plugins
     from sglang.srt.runtime_context import SpawnRanks, publish
@@ -168,7 +180,7 @@ def _make_scheduler(folder: Path) -> Any:
     args = ServerArgs(
         model_path=str(folder),
         device="cpu",
-        dtype="float32",
+        dtype=dtype,
         attention_backend="hogwild",
         radix_cache_backend="hogwild",
         skip_tokenizer_init=True,

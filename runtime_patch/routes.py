@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
@@ -37,6 +37,8 @@ class _ErrorRoute(APIRoute):
                 return _reply(_complaint(error))
             except ServiceError as error:
                 return _reply(error)
+            except HTTPException as error:  # a body that Python's JSON parser gives up on
+                return _reply(ServiceError(str(error.detail), error.status_code))
 
         return handle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, get_type_hints
 
 import msgspec
@@ -34,3 +35,15 @@ def check_sampling_params(manager: Any, given: dict[str, Any]) -> None:
         msgspec.msgpack.encode(params)
     except Exception as error:  # also what regular expressions and big numbers raise
         raise ServiceError(f"sampling_params: {error}") from error
+    _check_what_tensors_hold(params)
+
+
+def _check_what_tensors_hold(params: Any) -> None:
+    """What SGLang takes but cannot put into its tensors, or samples nothing from."""
+    from sglang.srt.sampling.sampling_params import TOP_K_ALL
+
+    if params.top_k > TOP_K_ALL:
+        raise ServiceError(f"top_k must be at most {TOP_K_ALL}, or -1 for all; got {params.top_k}")
+    for token, bias in (params.logit_bias or {}).items():
+        if math.isnan(bias) or bias == math.inf:
+            raise ServiceError(f"logit_bias of token {token} must be a number, got {bias}")

@@ -12,6 +12,27 @@ from runtime_patch.teams import MAX_WORKERS, MIN_WORKERS
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_half_characters(cls, given: Any) -> Any:
+        """JSON can spell one half of a surrogate pair, which no tokenizer takes and no reply
+        can send back."""
+        left = [given]
+        while left:
+            value = left.pop()
+            if isinstance(value, str):
+                try:
+                    value.encode()
+                except UnicodeEncodeError as error:
+                    raise ValueError(
+                        f"{value!a} is no text: it has half a surrogate pair at {error.start}"
+                    ) from error
+            elif isinstance(value, dict):
+                left += [*value.keys(), *value.values()]
+            elif isinstance(value, list):
+                left += value
+        return given
+
 
 def _one_of(given: dict[str, Any], required: bool = True) -> None:
     names = [name for name, value in given.items() if value is not None]

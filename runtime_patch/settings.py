@@ -66,6 +66,10 @@ def settle(server_args: Any) -> None:
     if cfg.device == "cpu" and not cfg.sleep_on_idle:
         # An idle scheduler would otherwise keep one core busy polling.
         changed["sleep_on_idle"] = True
+    if cfg.device == "cpu":
+        # OpenMP's threads would wait for their next work in a loop for milliseconds, on cores
+        # that the server's other processes need. Read when a process loads PyTorch.
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     if changed:
         declare_resolution(server_args, NAME, **changed)
     # SGLang rounds its cos/sin tables to the model's dtype off CUDA, which is wrong at

@@ -157,7 +157,7 @@ class TeamBackend(RuntimeEndpoint):
     def end_program(self, s: StreamExecutor) -> None:
         """The program is over: the team closes once the main state has drained."""
         self.inner.end_program(s)
-        if s is not self._main or self.core is None or self.core.closed or self._ending:
+        if s is not self._main or self.core is None or self._ending:
             return
         self._ending = True
         if s.use_thread and s.worker.is_alive():
@@ -166,13 +166,17 @@ class TeamBackend(RuntimeEndpoint):
             self.close()
 
     def close(self) -> None:
-        """Publishes what idle workers have pending, then closes the team."""
+        """Publishes what idle workers have pending, closes the team, ends its threads."""
         assert self.core is not None
-        if not self.core.closed:
-            try:
+        try:
+            if not self.core.closed:
                 self.publish_idle()
-            finally:
-                self.core.close()
+        finally:
+            # SGLang ends a state's thread when the state is collected, which can be too
+            # late: the interpreter waits for threads first when it exits.
+            for executor in self._executors:
+                executor.end()
+            self.core.close()
 
     def _close_after(self, worker: threading.Thread) -> None:
         worker.join()

@@ -21,6 +21,8 @@ from hogwild_sgl.records import StepReply, StepStarted, StepText
 
 # Added to the logit of a token that a formatting forbids; more than any logit spans.
 FORBIDDEN = -1e4
+# Seconds for the server to end the event stream of a team that it has closed.
+HOLD_ENDS = 5.0
 
 
 @dataclass
@@ -156,6 +158,7 @@ class TeamCore:
                 return
             self.closed = True
         self.handle.close()
+        self._hold.join(HOLD_ENDS)
 
     def _tell(self, link: Link, fed: str, message: StepMessage) -> None:
         if isinstance(message, StepStarted):

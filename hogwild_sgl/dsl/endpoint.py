@@ -10,7 +10,7 @@ it is. Works with any SGLang server; teams need one with the patch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from sglang.lang.backend.base_backend import BaseBackend
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
@@ -50,6 +50,16 @@ class Endpoint(RuntimeEndpoint):
         self.model_info = self.client.request("GET", "/model_info")
         self.chat_template = SHOWN
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drops the connections; for when no program uses the backend any more."""
+        self.client.close()
 
     def cache_prefix(self, prefix_str: str) -> None:
         # A traced prefix shows roles the way SHOWN does, which is not what is sent.

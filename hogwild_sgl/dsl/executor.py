@@ -8,6 +8,7 @@ from sglang.lang.interpreter import StreamExecutor
 from sglang.lang.ir import SglExpr, SglGen, SglRoleBegin
 
 from hogwild_sgl.dsl.chat import SHOWN
+from hogwild_sgl.errors import TeamClosed
 
 
 class WorkerExecutor(StreamExecutor):
@@ -32,12 +33,15 @@ class WorkerExecutor(StreamExecutor):
         if self.error_ is not None:
             raise RuntimeError(f"{self.name} stopped with an error: {self.error_}") from self.error_
         if self.ended:
-            raise RuntimeError(f"{self.name} has been joined; nothing can be appended any more")
+            raise TeamClosed(
+                f"{self.name} has been joined, or its team closed; nothing can be appended"
+            )
         super().submit(expr)
 
     def end(self) -> None:
-        self.ended = True
-        super().end()
+        if not self.ended:
+            self.ended = True
+            super().end()
 
     def fork(self, size: int = 1, position_ids_offset: list[int] | None = None) -> Any:
         raise ValueError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.interpreter import ProgramState, ProgramStateGroup
@@ -32,13 +32,17 @@ from hogwild_sgl.dsl.events import Event
 from hogwild_sgl.dsl.executor import WorkerExecutor
 from hogwild_sgl.dsl.loop import OnYes, Outcome, drive
 from hogwild_sgl.dsl.recorder import Recorder
+from hogwild_sgl.errors import HogwildError
 from hogwild_sgl.formatting import Formatting, check_workers
 from hogwild_sgl.records import Snapshot
 from hogwild_sgl.transcript import Result
 
 
 class Team(ProgramStateGroup):
-    """States of one team, by number or name. Made by :func:`fork`."""
+    """States of one team, by number or name. Made by :func:`fork`.
+
+    As a context manager it closes the team; otherwise the end of the program does.
+    """
 
     def __init__(
         self, source: ProgramState, core: TeamCore, backend: TeamBackend, recorder: Recorder
@@ -55,6 +59,16 @@ class Team(ProgramStateGroup):
         self._on_yes: OnYes | None = None
         self._driver: Driver | None = None
         self._outcome: Outcome | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except HogwildError:
+            if kind is None:
+                raise
 
     def __len__(self) -> int:
         return len(self.states)

@@ -22,15 +22,19 @@ ENVIRONMENT = "HOGWILD_CPU_FORWARD"
 WAYS = ("decoder", "ops", "torch")
 
 
-def start(model: torch.nn.Module) -> None:
-    """Speed the model up as HOGWILD_CPU_FORWARD says, as far as this machine can.
-
-    Raises ValueError for a way that does not exist. Without a compiler all runs on PyTorch,
-    with one warning.
-    """
+def chosen_way() -> str:
+    """What HOGWILD_CPU_FORWARD says. Raises ValueError for a way that does not exist."""
     way = os.environ.get(ENVIRONMENT) or WAYS[0]
     if way not in WAYS:
         raise ValueError(f"{ENVIRONMENT} {way!r} is unknown; one of {', '.join(WAYS)}")
+    return way
+
+
+def start(model: torch.nn.Module) -> None:
+    """Speed the model up in the chosen way, as far as this machine can.
+
+    Without a compiler all runs on PyTorch, with one warning."""
+    way = chosen_way()
     if way == "torch":
         return
     if get_exec().deterministic.enable_deterministic_inference:

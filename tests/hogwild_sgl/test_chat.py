@@ -4,7 +4,6 @@ from sglang.lang.chat_template import get_chat_template
 from sglang.lang.interpreter import ProgramState, StreamExecutor
 from sglang.lang.ir import SglSamplingParams
 
-import hogwild_sgl as hogwild
 from hogwild_sgl.dsl.chat import conversation
 from tests.hogwild_sgl.fake import FakeServer
 
@@ -22,9 +21,18 @@ class NoBackend:
         pass
 
 
-def state(template: str = "default") -> ProgramState:
-    backend = NoBackend(get_chat_template(template))
-    return ProgramState(StreamExecutor(backend, {}, SglSamplingParams(), None, False))
+@pytest.fixture
+def state():
+    made: list[StreamExecutor] = []
+
+    def make(template: str = "default") -> ProgramState:
+        backend = NoBackend(get_chat_template(template))
+        made.append(StreamExecutor(backend, {}, SglSamplingParams(), None, False))
+        return ProgramState(made[-1])
+
+    yield make
+    for executor in made:
+        executor.end()
 
 
 def talk_of(s: ProgramState):
@@ -33,7 +41,7 @@ def talk_of(s: ProgramState):
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_roles_are_found_again_whatever_template_sglang_guessed(template):
+def test_roles_are_found_again_whatever_template_sglang_guessed(state, template):
     s = state(template)
     s += sgl.system("Be brief.")
     s += sgl.user("  What is\n6 * 7? ")
@@ -47,20 +55,20 @@ def test_roles_are_found_again_whatever_template_sglang_guessed(template):
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_the_guessed_templates_default_system_prompt_is_left_out(template):
+def test_the_guessed_templates_default_system_prompt_is_left_out(state, template):
     s = state(template)
     s += sgl.user("Hi")
     assert [m["role"] for m in talk_of(s).messages] == ["user"]
 
 
-def test_an_open_assistant_role_is_the_turn():
+def test_an_open_assistant_role_is_the_turn(state):
     s = state()
     s += sgl.user("Hi")
     s += sgl.assistant_begin() + "I think"
     assert talk_of(s).turn == "I think"
 
 
-def test_several_turns_are_kept_in_order():
+def test_several_turns_are_kept_in_order(state):
     s = state()
     s += sgl.user("1") + sgl.assistant("one") + sgl.user("2")
     talk = talk_of(s)
@@ -68,7 +76,7 @@ def test_several_turns_are_kept_in_order():
     assert talk.turn == ""
 
 
-def test_a_state_without_roles_has_no_conversation():
+def test_a_state_without_roles_has_no_conversation(state):
     s = state()
     s += "Once upon a time"
     assert talk_of(s) is None
@@ -84,7 +92,7 @@ def test_a_state_without_roles_has_no_conversation():
         [sgl.user_begin(), "Hi"],
     ],
 )
-def test_what_no_chat_template_has_a_place_for_is_refused(parts):
+def test_what_no_chat_template_has_a_place_for_is_refused(state, parts):
     s = state()
     for part in parts:
         s += part
@@ -96,6 +104,7 @@ def test_what_no_chat_template_has_a_place_for_is_refused(parts):
 def server():
     with FakeServer() as running:
         yield running
+        running.settle()
 
 
 def test_an_ordinary_program_uses_the_models_own_template(server):
@@ -107,7 +116,7 @@ def test_an_ordinary_program_uses_the_models_own_template(server):
         s += sgl.user("Sure?")
         s += sgl.assistant(sgl.gen("b", max_tokens=3))
 
-    s = ask.run(question="6 * 7?", backend=hogwild.Endpoint(server.url))
+    s = ask.run(question="6 * 7?", backend=server.endpoint())
     assert s["b"] == "42}."
     first, second = (server.words.decode(b["input_ids"]) for b in server.bodies("/generate"))
     assert first == "<|system|>Be brief.<|user|>6 * 7?<|assistant|>Well, "
@@ -121,7 +130,7 @@ def test_an_ordinary_program_without_roles_sends_its_text(server):
     def go(s):
         s += "Count: " + sgl.gen("a", max_tokens=2, temperature=0.5, stop=["}"])
 
-    s = go.run(backend=hogwild.Endpoint(server.url))
+    s = go.run(backend=server.endpoint())
     assert (s["a"], s.text()) == ("42", "Count: 42")
     (body,) = server.bodies("/generate")
     assert body["text"] == "Count: "
@@ -133,7 +142,7 @@ def test_several_continuations_of_an_ordinary_state_are_a_list(server):
     def go(s):
         s += "Count: " + sgl.gen("a", n=3, max_tokens=2)
 
-    assert go.run(backend=hogwild.Endpoint(server.url))["a"] == ["42}", "42}", "42}"]
+    assert go.run(backend=server.endpoint())["a"] == ["42}", "42}", "42}"]
 
 
 def test_an_ordinary_program_streams(server):
@@ -142,7 +151,7 @@ def test_an_ordinary_program_streams(server):
         s += sgl.user("Hi")
         s += sgl.gen("a", max_tokens=3)
 
-    s = go.run(stream=True, backend=hogwild.Endpoint(server.url))
+    s = go.run(stream=True, backend=server.endpoint())
     assert list(s.text_iter("a")) and s["a"] == "42}."
 
 
@@ -156,7 +165,7 @@ def test_an_ordinary_state_selects_and_forks(server):
         b += sgl.select("c", ["red", "green", "blue sky"])
         s["pair"] = [a["c"], b["c"]]
 
-    assert go.run(backend=hogwild.Endpoint(server.url))["pair"][0] == "blue"
+    assert go.run(backend=server.endpoint())["pair"][0] == "blue"
 
 
 def test_a_batch_of_programs_with_a_common_prefix_runs(server):
@@ -166,7 +175,7 @@ def test_a_batch_of_programs_with_a_common_prefix_runs(server):
         s += sgl.user(x)
         s += sgl.gen("a", max_tokens=3)
 
-    states = go.run_batch([{"x": "1"}, {"x": "2"}], backend=hogwild.Endpoint(server.url))
+    states = go.run_batch([{"x": "1"}, {"x": "2"}], backend=server.endpoint())
     assert [s["a"] for s in states] == ["42}.", "42}."]
     assert all("[system]" not in str(body) for body in server.bodies("/generate"))
 
@@ -180,5 +189,5 @@ def test_a_model_without_a_chat_template_says_so():
             s += sgl.gen("a", max_tokens=3)
 
         with pytest.warns(UserWarning):
-            s = go.run(backend=hogwild.Endpoint(server.url))
+            s = go.run(backend=server.endpoint())
             assert "chat template" in str(s.error())

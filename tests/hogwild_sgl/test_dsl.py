@@ -12,7 +12,7 @@ from sglang.lang.choices import greedy_token_selection, unconditional_likelihood
 
 import hogwild_sgl as hogwild
 from hogwild_sgl import prompts
-from hogwild_sgl.errors import BadRequest, PatchNotActive, ServerGone
+from hogwild_sgl.errors import BadRequest, PatchNotActive, ServerGone, TeamClosed
 from tests.hogwild_sgl.fake import FakeServer, Writing
 from tests.hogwild_sgl.fake.model import paragraphs
 
@@ -27,8 +27,7 @@ def endless(writing: Writing) -> str:
 def server():
     with FakeServer() as running:
         yield running
-        if running.alive:
-            wait_for(lambda: all(team.closed for team in running.teams.values()))
+        running.settle()
 
 
 def run(server, body, *, workers=("Alice", "Bob"), formatting=BARE, stream=False, **sampling):
@@ -39,7 +38,7 @@ def run(server, body, *, workers=("Alice", "Bob"), formatting=BARE, stream=False
         s += "Prompt."
         return body(s, hogwild.fork(s, workers=workers, formatting=formatting))
 
-    return program.run(backend=hogwild.Endpoint(server.url), stream=stream, **sampling)
+    return program.run(backend=server.endpoint(), stream=stream, **sampling)
 
 
 def wait_for(condition) -> None:
@@ -151,6 +150,23 @@ def test_join_can_append_the_workers_texts(server):
     assert run(server, body).ret_value == "Prompt.one. two."
 
 
+def test_nothing_can_be_appended_after_join_or_close(server):
+    def body(s, team):
+        team.join()
+        with pytest.raises(TeamClosed, match="Alice has been joined"):
+            team[0] += "more"
+
+    run(server, body)
+
+    def other(s, team):
+        with team:
+            pass
+        with pytest.raises(TeamClosed):
+            team[1] += "more"
+
+    run(server, other)
+
+
 def test_a_function_of_the_number_is_applied_to_every_worker(server):
     def body(s, team):
         team += lambda i: f"I am {i}. "
@@ -233,7 +249,7 @@ def test_variables_of_the_program_are_known_to_the_workers(server):
         team = hogwild.fork(s)
         return team[0]["plan"], "plan" in team[1]
 
-    assert program.run(backend=hogwild.Endpoint(server.url)).ret_value == ("42}", True)
+    assert program.run(backend=server.endpoint()).ret_value == ("42}", True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -442,7 +458,7 @@ def test_a_state_without_text_cannot_become_a_team(server):
         hogwild.fork(s)
 
     with pytest.raises(ValueError, match="no prompt"):
-        program.run(backend=hogwild.Endpoint(server.url))
+        program.run(backend=server.endpoint())
     assert server.teams == {}
 
 
@@ -459,7 +475,7 @@ def test_what_the_server_refuses_is_raised_by_fork(server):
         hogwild.fork(s, layout="circular")
 
     with pytest.raises(BadRequest, match="combined"):
-        program.run(backend=hogwild.Endpoint(server.url))
+        program.run(backend=server.endpoint())
 
 
 def test_a_backend_that_is_no_sglang_server_is_refused():
@@ -488,7 +504,7 @@ def test_the_prompt_goes_through_the_models_own_template_with_its_preamble(serve
         team = hogwild.fork(s, formatting=prompts.formatting(thinking="open"), seed=9)
         return team[0].text()
 
-    text = program.run(backend=hogwild.Endpoint(server.url)).ret_value
+    text = program.run(backend=server.endpoint()).ret_value
     (body,) = server.bodies("/hogwild/teams")
     prompt = server.words.decode(body["input_ids"])
     assert prompt.startswith("<|system|>You are a team of two workers, Alice and Bob")
@@ -554,9 +570,7 @@ def test_programs_run_in_a_batch_each_with_its_own_team(server):
         team.join()
         s["out"] = s["a"]
 
-    states = program.run_batch(
-        [{"x": "1"}, {"x": "2"}, {"x": "3"}], backend=hogwild.Endpoint(server.url)
-    )
+    states = program.run_batch([{"x": "1"}, {"x": "2"}, {"x": "3"}], backend=server.endpoint())
     assert all(state["out"] == states[0]["out"] for state in states)
     assert len(server.teams) == 3
     wait_for(lambda: all(team.closed for team in server.teams.values()))
@@ -572,7 +586,7 @@ def test_a_program_without_threads_of_its_own_closes_its_team(server):
         s += team.finish("So ") + sgl.gen("answer", max_tokens=3)
         return s["answer"]
 
-    state = program.run(backend=hogwild.Endpoint(server.url), use_thread=False)
+    state = program.run(backend=server.endpoint(), use_thread=False)
     assert state.ret_value == "42}."
     assert server.team.closed
 

@@ -29,8 +29,7 @@ def wait_for(condition) -> None:
 def server():
     with FakeServer() as running:
         yield running
-        if running.alive:
-            wait_for(lambda: all(team.closed for team in running.teams.values()))
+        running.settle()
 
 
 def reason(server, body, workers=("Alice", "Bob"), formatting=None, **options):
@@ -42,7 +41,7 @@ def reason(server, body, workers=("Alice", "Bob"), formatting=None, **options):
         s += prompts.collaboration("6 * 7?", workers, chosen)
         return body(s, hogwild.fork(s, workers=workers, formatting=chosen, **options))
 
-    return program.run(backend=hogwild.Endpoint(server.url)).ret_value
+    return program.run(backend=server.endpoint()).ret_value
 
 
 def steps_of(server) -> list[dict]:
@@ -58,7 +57,7 @@ def test_the_program_of_the_design_runs_as_it_is_written(server):
         team.reason(max_forward_passes=64, stop=hogwild.boxed_answer)
         s += team.finish("So the final answer is \\boxed{") + sgl.gen("answer", stop="}")
 
-    state = alice_bob.run(problem="6 * 7?", backend=hogwild.Endpoint(server.url))
+    state = alice_bob.run(problem="6 * 7?", backend=server.endpoint())
     assert state["answer"] == "42"
     assert state.text().endswith("So the final answer is \\boxed{42")
 

@@ -20,6 +20,7 @@ NAMES = ("Alice", "Bob", "Carol", "Dave", "Erin")
 # More than any client waits for before it stops a step.
 LONG = 400
 PATIENCE = 60.0
+AT_RANDOM = {"temperature": 1, "top_p": 0.9, "min_p": 0.02}
 
 
 def tokens(draw: random.Random, count: int) -> list[int]:
@@ -112,7 +113,7 @@ class TeamClient:
     def write(
         self, worker: int, opening: list[int], budget: int, rule: bool, greedy: bool = True
     ) -> Outcome:
-        asked = _asked(opening, budget, temperature=0 if greedy else 1)
+        asked = _asked(opening, budget, **({} if greedy else AT_RANDOM))
         reply = self._write({"worker": worker, **asked, "end": "sentence" if rule else "none"})
         how = {"rule": rule, "greedy": greedy, "budget": budget}
         outcome = self._outcome("step", worker, opening, reply, **how)

@@ -22,12 +22,13 @@ from tests.oracle.tiny_tokenizer import EOS
 # SGLang's own look at every KV slot: none used after it was freed, none freed twice.
 CHECKS = {"SGLANG_CHECK_KV_PAGE_INVARIANTS": "1"}
 SMALL_CHUNKS = ("--chunked-prefill-size", "32")
+# Family of the model, the kernel it runs with, and arguments.
 SERVERS = {
-    "llama3rope": (),
-    "qwen2": ("--disable-overlap-schedule", *SMALL_CHUNKS),
-    "qwen3": (*SMALL_CHUNKS, "--enable-mixed-chunk"),
-    "yarn": ("--disable-overlap-schedule",),
-    "glm4": (*SMALL_CHUNKS,),
+    "llama3rope": ("cpp",),
+    "qwen2": ("aten", "--disable-overlap-schedule", *SMALL_CHUNKS),
+    "qwen3": ("cpp", *SMALL_CHUNKS, "--enable-mixed-chunk"),
+    "yarn": ("reference", "--disable-overlap-schedule"),
+    "glm4": ("cpp", *SMALL_CHUNKS),
 }
 
 
@@ -51,7 +52,7 @@ class Run:
     """
 
     model: Path
-    args: tuple[str, ...]
+    args: list[str]
     teams: list[TeamClient]
     outcomes: list[Outcome]
     lines: list[dict]
@@ -69,8 +70,8 @@ class Run:
 
 @pytest.fixture(scope="module", params=SERVERS)
 def run(request, start_server) -> Run:
-    args = SERVERS[request.param]
-    with start_server(request.param, *args, **CHECKS) as server:
+    kernel, *args = SERVERS[request.param]
+    with start_server(request.param, *args, **CHECKS, HOGWILD_KERNEL=kernel) as server:
         http = httpx.Client(
             base_url=server.url,
             timeout=120,
@@ -85,12 +86,13 @@ def run(request, start_server) -> Run:
         in_use.append(held(http, 0))
         flushed = http.post("/flush_cache").status_code
         in_use.append(held(http, 0))
-        open_teams = http.get("/hogwild").json()["teams"]
+        about = http.get("/hogwild").json()
+        assert about["kernel"] == kernel
         settings = http.get("/server_info").json()
         lines = read_record(server.record)
     return Run(
         *(server.model, args, traffic.teams, traffic.outcomes, lines, Ledger(lines)),
-        *(snapshots, tuple(in_use), flushed, open_teams, settings),
+        *(snapshots, tuple(in_use), flushed, about["teams"], settings),
     )
 
 
@@ -125,7 +127,7 @@ def test_every_greedy_token_of_every_request_is_the_oracles(run):
     assert agreement.equal + len(agreement.ties) == sum(
         len(_sampled(run, outcome).output) for outcome in run.outcomes if outcome.greedy
     )
-    assert len(agreement.ties) < 0.005 * agreement.equal, agreement.ties
+    assert len(agreement.ties) <= 5, agreement.ties
     print(f"{agreement.equal} tokens equal, {len(agreement.ties)} ties")
 
 

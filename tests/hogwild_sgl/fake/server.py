@@ -6,10 +6,12 @@ import json
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from hogwild_sgl.dsl.endpoint import Endpoint
 from tests.hogwild_sgl.fake.model import Script, Words, Writing, logprob, paragraphs
 from tests.hogwild_sgl.fake.teams import Board, Refused, Team
 
@@ -18,6 +20,7 @@ LAYOUTS = ["combined", "interleaved", "contiguous", "independent"]
 
 class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 256  # sixteen workers connect at once
 
     def handle_error(self, *_: Any) -> None:
         """Broken connections are part of the tests."""
@@ -51,6 +54,7 @@ class FakeServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
         self.alive = True
+        self._endpoints: list[Endpoint] = []
 
     def __enter__(self) -> FakeServer:
         return self
@@ -71,6 +75,21 @@ class FakeServer:
             except OSError:
                 pass
         self.board.stop()
+
+    def endpoint(self) -> Endpoint:
+        """A backend for programs on this server."""
+        self._endpoints.append(Endpoint(self.url))
+        return self._endpoints[-1]
+
+    def settle(self) -> None:
+        """Waits until all teams are closed, then drops the backends' connections."""
+        deadline = time.monotonic() + 10
+        while self.alive and not all(team.closed for team in self.teams.values()):
+            assert time.monotonic() < deadline, "a team is still open"
+            time.sleep(0.005)
+        time.sleep(0.02)  # whoever closed the last one may still read the reply
+        for endpoint in self._endpoints:
+            endpoint.close()
 
     @property
     def teams(self) -> dict[str, Team]:

@@ -73,11 +73,13 @@ class TeamBook:
 
     # Commands from the server process.
 
-    def open(self, name: str, workers: int, layout: str, headers_after_prompt: bool) -> dict:
+    def open(
+        self, name: str, workers: int, layout: str, headers_after_prompt: bool, key: str = ""
+    ) -> dict:
         if name in self.teams:
             raise TeamError(f"team {name} is open already", HTTPStatus.CONFLICT)
         try:
-            self.teams[name] = Team(name, workers, layout, headers_after_prompt)
+            self.teams[name] = Team(name, workers, layout, headers_after_prompt, key=key)
         except ValueError as error:
             raise TeamError(str(error)) from error
         self._recorder.event("open", name, workers=workers, layout=layout)
@@ -127,16 +129,27 @@ class TeamBook:
 
     # Requests.
 
-    def admit(self, req: StepReq, after_live: bool = False) -> None:
+    def require_key(self, name: str, key: str) -> None:
+        """Raise TeamError unless the request comes from the server process's team service."""
+        if self.find(name).key != key:
+            raise TeamError("custom_params.hogwild belongs to the /hogwild routes")
+
+    def admit(self, req: StepReq, after_live: bool = False, behind: str | None = None) -> None:
         """Bind a new step, reader or say to its team.
 
         after_live: a step that begins with its worker's carried token, as soon as the
-        worker's live step (if there is one) has been published."""
+        worker's live step (if there is one) has been published.
+        behind: request id of the worker's live step when this one was asked for. If it has
+        been dropped meanwhile, this one is refused."""
         team = self.find(req.team)
         if team.closing is not None or len(team.parts) == 0:
             raise TeamError(f"team {req.team} is closed", HTTPStatus.GONE)
         if req.worker is not None and not 0 <= req.worker < team.workers:
             raise TeamError(f"team {req.team} has no worker {req.worker}")
+        live = team.live.get(req.worker)
+        if behind not in (None, team.newest.get(req.worker), live and live.rid):
+            message = "the live step that this one was to follow has been dropped"
+            raise TeamError(message, HTTPStatus.CONFLICT)
         try:
             if after_live and req.worker in team.live:
                 team.queue(req)
@@ -328,6 +341,7 @@ class TeamBook:
             team.carried.pop(req.worker, None)
             if req.carried is not None:
                 team.carried[req.worker] = req.carried
+            team.newest[req.worker] = req.rid
         self._forget(team, req)
         self._recorder.event("publish", team.name, rid=req.rid, worker=req.worker, index=index)
         self._emit(

@@ -18,14 +18,19 @@ class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     worker: None for a prompt, a header, a reader of the layout's reader view, and a
         voice from outside.
-    ends_by_rule, after_live: of a worker's step, see ``step_request.py`` and ``book.py``.
+    key: the team's, which only the server process knows; without it anybody's request could
+        pose as a team's.
+    ends_by_rule, after_live, behind: of a worker's step, see ``step_request.py`` and
+        ``book.py``.
     """
 
     kind: Kind
     team: str
+    key: str
     worker: int | None = None
     ends_by_rule: bool = False
     after_live: bool = False
+    behind: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind is Kind.STEP and self.worker is None:

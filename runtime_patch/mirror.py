@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class WorkerState:
 class TeamMirror:
     """One open (or just closed) team in the server process.
 
+    key: shown by the team's requests to the scheduler, see ``messages.Purpose``.
     unnumbered: live requests that are not a worker's step: readers and outside voices.
     steps: the published steps as a snapshot shows them.
     outbox: events that wait for the text of a step, each with that step, and those behind.
@@ -70,6 +72,7 @@ class TeamMirror:
     header_tokens: dict[str, int]
     context_length: int
     idle_timeout: float | None
+    key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     unnumbered: dict[str, LiveStep] = field(default_factory=dict)
     steps: list[dict] = field(default_factory=list)
     opened: bool = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_type_hints
 
 import msgspec
+import torch
 
 from runtime_patch.errors import ServiceError
 
@@ -45,5 +45,5 @@ def _check_what_tensors_hold(params: Any) -> None:
     if params.top_k > TOP_K_ALL:
         raise ServiceError(f"top_k must be at most {TOP_K_ALL}, or -1 for all; got {params.top_k}")
     for token, bias in (params.logit_bias or {}).items():
-        if math.isnan(bias) or bias == math.inf:
-            raise ServiceError(f"logit_bias of token {token} must be a number, got {bias}")
+        if not bias <= torch.finfo(torch.float32).max:
+            raise ServiceError(f"logit_bias of token {token} must be a float32 number, got {bias}")

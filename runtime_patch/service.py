@@ -122,6 +122,7 @@ class TeamService:
                 workers=len(body.workers),
                 layout=body.layout,
                 headers_after_prompt=after_prompt,
+                key=mirror.key,
             )
             await self._prefill(mirror, Kind.PROMPT, prompt)
             for kind, tokens in headers.items():
@@ -334,4 +335,5 @@ def _worker(number: int, worker: WorkerState) -> dict:
             "fed_tokens": len(live.fed),
             "text": live.text,
         },
+        "queued": worker.queued and worker.queued.rid,
     }

@@ -57,7 +57,11 @@ class StepReq(Req):
         self.parked = False
 
     def feed_first(self, token: int) -> None:
-        """Put the worker's carried token before the tokens to feed."""
+        """Put the worker's carried token before the tokens to feed.
+
+        "No logprobs of what is fed" is kept by SGLang as a start behind the last token."""
+        if self.logprob_start_len == len(self.origin_input_ids):
+            self.logprob_start_len += 1
         self.origin_input_ids = array("q", [token, *self.origin_input_ids])
         self.origin_input_ids_unpadded = self.origin_input_ids
 

@@ -83,6 +83,8 @@ class Team:
         sequential passes.
     carried: per worker the last token it sampled, which has no KV yet.
     queued: per worker the step that begins when its live one is published.
+    newest: per worker the request id of its last published step.
+    key: what the team's requests have to show, see ``messages.Purpose``.
     """
 
     name: str
@@ -95,6 +97,8 @@ class Team:
     others: dict[str, Writer] = field(default_factory=dict)
     queued: dict[int, Writer] = field(default_factory=dict)
     carried: dict[int, int] = field(default_factory=dict)
+    newest: dict[int, str] = field(default_factory=dict)
+    key: str = ""
     forwards: int = 0
     closing: str | None = None
     tip_lock: Any = None

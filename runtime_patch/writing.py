@@ -29,7 +29,7 @@ def part_request(mirror: TeamMirror, kind: Kind, tokens: list[int]) -> Any:
         rid=f"{mirror.name}-{kind}",
         tokens=tokens,
         sampling_params={"max_new_tokens": 0},
-        purpose=Purpose(kind, mirror.name),
+        purpose=Purpose(kind, mirror.name, mirror.key),
     )
 
 
@@ -157,6 +157,8 @@ class Writing:
             ended=loop.create_future(),
             begun=loop.create_future(),
         )
+        before = state.live if state is not None and self.after_live else None
+        self.behind = before.rid if before else None
         mirror.begin(live, self.after_live)
         return live
 
@@ -178,9 +180,11 @@ class Writing:
         purpose = Purpose(
             kind,
             self.mirror.name,
+            self.mirror.key,
             worker=self.worker,
             ends_by_rule=not self.said and body.end == "sentence",
             after_live=self.after_live,
+            behind=self.behind,
         )
         return _request(self.mirror, live.rid, live.fed, sampling, purpose, **more)
 

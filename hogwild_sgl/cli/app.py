@@ -132,8 +132,8 @@ def demo(
     """Watch Alice and Bob solve a problem together.
 
     Uses a running server, or prepares the demo model, starts a server and stops it in the
-    end. The first run takes about a minute. The demo model is tiny: it shows the workers
-    reading each other, not good mathematics.
+    end. Takes a minute or two, and longer on a busy machine. The demo model is tiny: it
+    shows the workers reading each other, not good mathematics.
     """
     from hogwild_sgl.cli.demo import run
 

@@ -12,6 +12,9 @@ from hogwild_sgl.cli.console import err, leaving_cleanly, progress
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.server_process import ServerProcess
 
+# SGLang logs all its settings in one line of some 15 000 characters: four screens.
+_LINE = 1000
+
 
 def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: float) -> None:
     """Serve until Ctrl-C or until the server ends; its log goes to stderr."""
@@ -29,7 +32,7 @@ def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: fl
                     port=port,
                     host=host,
                     start_timeout=start_timeout,
-                    on_line=lambda line: err.print(Text(line), soft_wrap=True),
+                    on_line=_show,
                     on_stage=show,
                 )
                 server.start()
@@ -48,3 +51,10 @@ def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: fl
             err.print("Stopped.")
             raise typer.Exit(130) from None
     raise Problem(f"The server ended by itself (exit status {status}).", "Its log is above.")
+
+
+def _show(line: str) -> None:
+    """A line of the log; on a terminal a very long one is cut, and says so."""
+    if err.is_terminal and len(line) > _LINE:
+        line = f"{line[:_LINE]} ... ({len(line) - _LINE} more characters; 2>FILE keeps them)"
+    err.print(Text(line), soft_wrap=True)

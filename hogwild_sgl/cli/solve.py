@@ -18,7 +18,11 @@ def run(name: str, args: Sequence[str]) -> None:
     from programs.cli import command
 
     if not args or "--help" in args:
-        err.print(f"Programs: {', '.join(programs.NAMES)}.", markup=False, highlight=False)
+        err.print(
+            f"--program takes one of {', '.join(programs.NAMES)}. Below, {name}:",
+            markup=False,
+            highlight=False,
+        )
     program = programs.find(name)
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     app.command(help=program.about, no_args_is_help=True)(command(program))

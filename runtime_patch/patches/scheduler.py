@@ -141,6 +141,7 @@ class RequestClassPatch(Patch):
             message = f"custom_params.hogwild belongs to the /hogwild routes: {error}"
             return refuse(req, message, HTTPStatus.BAD_REQUEST)
         try:
+            book.require_key(purpose.team, purpose.key)
             book.check_pool(len(req.origin_input_ids))
             if purpose.kind.is_part:
                 book.expect_part(req.rid, purpose.team, purpose.kind)
@@ -153,7 +154,7 @@ class RequestClassPatch(Patch):
                 ends_by_rule=purpose.ends_by_rule,
                 **kwargs,
             )
-            book.admit(step, after_live=purpose.after_live)
+            book.admit(step, after_live=purpose.after_live, behind=purpose.behind)
             return step
         except TeamError as error:
             book.tell_refused(purpose.team, req.rid)
@@ -199,6 +200,10 @@ class QueuePatch(Patch):
             return None
         if not isinstance(req, StepReq) or req.retraction_count == 0:
             return original(scheduler, req, is_retracted=is_retracted)
+        if scheduler._engine_paused:
+            message = "the step was taken back by /pause_generation: pause in_place to keep steps"
+            abort(scheduler, req, message, HTTPStatus.CONFLICT)
+            return None
         message = pool_message(scheduler, req, "ran out while the step was being written")
         abort(scheduler, req, message, HTTPStatus.SERVICE_UNAVAILABLE)
 

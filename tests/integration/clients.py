@@ -18,7 +18,7 @@ from tests.oracle.tiny_tokenizer import SIZE, SPECIAL, build_tokenizer
 TOKENIZER = build_tokenizer()
 NAMES = ("Alice", "Bob", "Carol", "Dave", "Erin")
 # More than any client waits for before it stops a step.
-LONG = 400
+LONG = 700
 PATIENCE = 60.0
 AT_RANDOM = {"temperature": 1, "top_p": 0.9, "min_p": 0.02}
 

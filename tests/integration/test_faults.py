@@ -279,23 +279,26 @@ def test_a_client_that_goes_away_while_its_step_waits_frees_the_worker_at_once(a
 def queue_behind(team: Team, worker: int) -> Future:
     """A step that waits behind the worker's live one."""
     step = team.api.later(team.step, worker, text="Then", budget=4, after_live=True)
-    taken = {"text": "More", "after_live": True}
-    wait(lambda: error_of(team.step(worker, **taken))["type"] == "queued_step", "the place")
+    wait(lambda: queued(team, worker), "the step to wait behind the live one")
     return step
+
+
+def queued(team: Team, worker: int) -> str | None:
+    return team.snapshot()["workers"][worker]["queued"]
 
 
 @pytest.mark.parametrize("end", ["abort", "close", "abort_all"])
 def test_a_step_that_waits_behind_a_live_one_ends_with_it(api, end):
     with api.team(**ALONE) as team:
         live = team.begin(0, budget=LONG)
-        queued = queue_behind(team, 0)
+        waiting = queue_behind(team, 0)
         if end == "abort":
             assert team.abort(0).json() == {"aborted": True}
         elif end == "close":
             assert team.close().status_code == 200
         else:
             assert api.post("/abort_request", abort_all=True).status_code == 200
-        for step in (live, queued):
+        for step in (live, waiting):
             assert step.result().status_code in ((409, 410) if end == "close" else (409,))
         if end != "close":
             assert team.write(0)["step"]["number"] == 1
@@ -305,6 +308,7 @@ def test_a_client_that_goes_away_while_its_step_waits_behind_a_live_one_gives_it
     with api.team(**ALONE) as team:
         live = team.begin(0, budget=LONG)
         leave_in_the_middle(team, 0, after_live=True)
+        wait(lambda: not queued(team, 0), "the place behind the live step to be free")
         again = queue_behind(team, 0)
         assert not live.done() and team.abort(0).json() == {"aborted": True}
         assert live.result().status_code == again.result().status_code == 409

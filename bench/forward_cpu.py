@@ -1,0 +1,216 @@
+"""A decode forward on the CPU against the model's linear layers alone in eager PyTorch.
+
+    python -m bench.forward_cpu [--model MODEL] [--workers 1,4] [--cache 1024] [--rounds 9]
+
+A team of workers over one cache runs in SGLang's scheduler, driven by hand in this
+process: no server, no sockets. In every round each team decodes a few steps and the linear
+layers are multiplied at as many rows, so that a busy machine slows both; what is printed
+are medians and their ratios. HOGWILD_CPU_FORWARD (decoder, ops, torch) chooses how the
+forward is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.throughput.floor import Floor
+
+STEPS = 5  # decoded in a turn
+# Longest first.
+PARTS = ("step", "forward", "layers", "logits", "plan", "sampling")
+
+
+class Clock:
+    """Milliseconds spent in functions, by name."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = defaultdict(list)
+
+    def watch(self, owner: Any, function: str, name: str) -> None:
+        original = getattr(owner, function)
+
+        def timed(*args, **kwargs):
+            began = time.perf_counter()
+            result = original(*args, **kwargs)
+            self.times[name].append(1000 * (time.perf_counter() - began))
+            return result
+
+        setattr(owner, function, timed)
+
+    def take(self) -> dict[str, float]:
+        """The median of each, which then begin anew."""
+        medians = {name: statistics.median(times) for name, times in self.times.items()}
+        self.times.clear()
+        return medians
+
+
+class Loop:
+    """SGLang's scheduler without its sockets, one round of its loop at a time."""
+
+    def __init__(self, model: Path, tokens: int):
+        from sglang.srt.managers.scheduler import Scheduler
+        from sglang.srt.plugins import load_plugins
+        from sglang.srt.runtime_context import SpawnRanks, publish
+        from sglang.srt.server_args import PortArgs, ServerArgs
+
+        load_plugins()
+        args = ServerArgs(
+            model_path=str(model),
+            device="cpu",
+            dtype="bfloat16",
+            attention_backend="hogwild",
+            radix_cache_backend="hogwild",
+            skip_tokenizer_init=True,
+            max_total_tokens=tokens,
+            context_length=tokens,
+            log_level="error",
+        )
+        args.resolve_once()
+        args.check_server_args()
+        ports = PortArgs.init_new(args)
+        publish(args, role="scheduler", ranks=SpawnRanks(world_rank=0, dp_rank=None, gpu_id=0))
+        self.scheduler = Scheduler(args, ports)
+        self.clock = Clock()
+        runner = self.scheduler.tp_worker.model_runner
+        for name, owner, function in (
+            ("step", self, "step"),
+            ("forward", runner.model, "forward"),
+            ("layers", runner.model.model, "forward"),
+            ("logits", runner.model.logits_processor, "forward"),
+            ("plan", runner.attn_backend, "init_forward_metadata"),
+            ("sampling", runner, "sample"),
+        ):
+            self.clock.watch(owner, function, name)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        scheduler = self.scheduler
+        plan = scheduler.get_next_batch_to_run(
+            running_batch=scheduler.running_batch, last_batch=scheduler.last_batch
+        )
+        scheduler.running_batch, batch = plan.running_batch, plan.batch_to_run
+        if batch:
+            scheduler.process_batch_result(batch, scheduler.run_batch(batch))
+        scheduler.last_batch = batch
+
+    def prefill(self, req: Any) -> None:
+        self.scheduler._add_request_to_queue(req)
+        while not req.finished():
+            self.step()
+
+
+class DecodingTeam:
+    """Workers of one team, each in the middle of a step, that stop when told."""
+
+    def __init__(self, loop: Loop, workers: int, cache: int):
+        from sglang.srt.managers.schedule_batch import Req
+
+        from runtime_patch.step_request import StepReq
+        from runtime_patch.teams import Kind
+
+        self._loop, self._name = loop, f"{workers} over {cache}"
+        book = loop.scheduler.tree_cache.book
+        vocabulary = loop.scheduler.model_config.vocab_size
+        book.open(self._name, max(2, workers), "combined", False)
+        for kind, length in ((Kind.PROMPT, cache), (Kind.HEADER_OTHERS, 4), (Kind.HEADER_OWN, 4)):
+            part = Req(f"{self._name} {kind}", "", _tokens(length, vocabulary), _greedy(0))
+            book.expect_part(part.rid, self._name, kind)
+            loop.prefill(part)
+        for worker in range(workers):
+            req = StepReq(
+                f"{self._name} {worker}",
+                "",
+                _tokens(4, vocabulary),
+                _greedy(1 << 20),
+                team=self._name,
+                kind=Kind.STEP,
+                worker=worker,
+                ends_by_rule=False,
+                vocab_size=vocabulary,
+            )
+            book.admit(req)
+            loop.scheduler._add_request_to_queue(req)
+
+    def __enter__(self) -> DecodingTeam:
+        for _ in range(3):  # the steps' openings, and what is made on first use
+            self._loop.step()
+        self._loop.clock.take()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._loop.scheduler.tree_cache.book.close(self._name)
+        while self._name in self._loop.scheduler.tree_cache.book.teams:
+            self._loop.step()
+
+
+def _tokens(count: int, vocabulary: int) -> array:
+    return array("q", torch.randint(1000, vocabulary, (count,)).tolist())
+
+
+def _greedy(tokens: int) -> Any:
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
+    params = SamplingParams(max_new_tokens=tokens, temperature=0, ignore_eos=True)
+    params.normalize(None)
+    return params
+
+
+def measure(loop: Loop, floor: Floor, workers: int, cache: int, rounds: int) -> dict[str, float]:
+    """Median milliseconds of each part of a decode step, and of the linear layers alone."""
+    kept: dict[str, list[float]] = defaultdict(list)
+    with DecodingTeam(loop, workers, cache):
+        for _ in range(rounds):
+            for _ in range(STEPS):
+                loop.step()
+            for name, value in loop.clock.take().items():
+                kept[name].append(value)
+            kept["linear alone"].append(1000 * floor.linear_seconds(workers, rounds=STEPS))
+    return {name: statistics.median(values) for name, values in kept.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, help="model folder; the demo model by default")
+    parser.add_argument("--workers", type=_numbers, default=[1, 2, 4, 8])
+    parser.add_argument("--cache", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    os.environ.setdefault("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "1")
+    model = options.model or _demo_model()
+    loop = Loop(model, 4 * options.cache + 16384)
+    floor = Floor.of(model, torch.bfloat16)
+    print(f"{model.name}, {options.cache} cached, {torch.get_num_threads()} threads; ms, medians")
+    columns = (*PARTS, "linear alone", "forward/linear", "tokens/s over 1 worker")
+    print("workers", *columns, sep="  ")
+    first = None
+    for workers in options.workers:
+        times = measure(loop, floor, workers, options.cache, options.rounds)
+        first = first or times["step"] / workers
+        times["forward/linear"] = times["forward"] / times["linear alone"]
+        times["tokens/s over 1 worker"] = first * workers / times["step"]
+        cells = [f"{times[name]:{len(name)}.2f}" for name in columns]
+        print(f"{workers:7}", *cells, sep="  ", flush=True)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _demo_model() -> Path:
+    from hogwild_sgl.demo_model import prepare
+
+    return prepare()
+
+
+if __name__ == "__main__":
+    main()

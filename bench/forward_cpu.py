@@ -17,7 +17,6 @@ import statistics
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 

@@ -12,7 +12,7 @@ from hogwild_sgl.cli.console import err, leaving_cleanly, progress
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.server_process import ServerProcess
 
-# SGLang logs all its settings in one line of some 15 000 characters: four screens.
+# SGLang logs all its settings in one line of some 19 000 characters: four screens.
 _LINE = 1000
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 # The last pattern that a log line matches tells the stage; SGLang 0.5.23's wording.
 _STAGES = (
-    (re.compile(r"server_args=|ServerArgs\("), "reading the model's configuration"),
+    (re.compile(r"server_args=|ServerArgs\("), "starting its processes, each imports SGLang"),
     (re.compile(r"Init (parallel|torch distributed) begin"), "starting the scheduler"),
     (re.compile(r"Load weight begin"), "loading the weights"),
     (re.compile(r"Load weight end"), "allocating the KV cache"),

@@ -76,13 +76,14 @@ def command(program: Program) -> Any:
 def summary(result: Result, console: Console) -> None:
     """Answer, tokens of each worker, forward passes, time."""
     table = Table(show_header=False, box=None, pad_edge=False)
-    answer = "none" if result.answer is None else result.answer
+    answer = "none was found in the text" if result.answer is None else result.answer
     table.add_row("answer", answer, style="bold")
     pairs = zip(result.workers, result.tokens, strict=True)
     table.add_row("tokens", ", ".join(f"{name} {tokens}" for name, tokens in pairs))
     table.add_row(
         "forward passes",
-        f"{result.passes} of {result.budget} ({result.stopped}), finisher {result.finisher_passes}",
+        f"{result.passes} (budget {result.budget}; ended by {_ended(result.stopped)}), "
+        f"finisher {result.finisher_passes}",
     )
     table.add_row("KV tokens", str(result.kv_tokens))
     for check in result.checks:
@@ -93,6 +94,11 @@ def summary(result: Result, console: Console) -> None:
     table.add_row("time", f"{result.seconds:.1f} s ({rate:.1f} tokens/s)")
     console.print()
     console.print(table)
+
+
+def _ended(reason: str) -> str:
+    words = {"stop": "an answer", "workers_ended": "the workers", "budget": "the budget"}
+    return words.get(reason, reason)
 
 
 def _solve(

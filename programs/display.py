@@ -28,9 +28,12 @@ class Column:
         self.text = Text()
         self.kept = 0
         self.steps = self.tokens = 0
+        self.writing = False
 
     def begin(self, fed: str) -> None:
-        self.text.append(fed, style="dim")
+        # Between the first step and the top of its column nothing has to be separated.
+        self.text.append(fed if self.text else fed.lstrip("\n"), style="dim")
+        self.writing = True
 
     def grow(self, text: str, tokens: int) -> None:
         self.text.append(text)
@@ -38,10 +41,12 @@ class Column:
 
     def keep(self) -> None:
         self.steps += 1
+        self.writing = False
         self.kept = len(self.text)
 
     def drop(self) -> None:
         self.text = self.text[: self.kept]
+        self.writing = False
         self.text.append(" (dropped) ", style="red")
         self.kept = len(self.text)
 
@@ -57,7 +62,8 @@ class Column:
         height = (options.height or console.height) - 2
         lines = self.text.wrap(console, max(1, options.max_width - 4))
         shown = Text("\n").join(lines[-max(1, height) :])
-        title = f"{self.name} · step {self.steps + 1} · {self.tokens} tokens"
+        step = self.steps + self.writing
+        title = f"{self.name} · step {step} · {self.tokens} tokens"
         yield Panel(shown, title=title, border_style=self.colour, height=height + 2)
 
 

@@ -34,6 +34,11 @@ _TABLE: dict[str, tuple[Any, Any, str]] = {
     "seed": (int, 0, "Master seed; the same seed repeats the run."),
     "temperature": (float, _DEFAULTS.temperature, "Sampling temperature; 0 is greedy."),
     "top_p": (float, _DEFAULTS.top_p, "Nucleus sampling."),
+    "frequency_penalty": (
+        float,
+        _DEFAULTS.frequency_penalty,
+        "Makes tokens that a step has used rarer, -2 to 2; helps small models out of loops.",
+    ),
     "finisher_tokens": (int, _DEFAULTS.finisher_tokens, "Most tokens of the final answer."),
     "probes": (list[int], [], "Read the answer after this many passes; may be repeated."),
     "early_stop": (bool, True, "End as soon as a finished step holds an answer."),

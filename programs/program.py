@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from hogwild_sgl.dsl.endpoint import Endpoint
     from hogwild_sgl.dsl.events import Event
 
-COMMON = ("formatting", "budget", "seed", "temperature", "top_p", "finisher_tokens")
+COMMON = (
+    "formatting",
+    "budget",
+    "seed",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "finisher_tokens",
+)
 TEAM = (
     "layout",
     "step_tokens",

@@ -15,9 +15,9 @@ class Settings:
     """Settings of all programs; each program uses some of them (``Program.options``).
 
     budget: sequential forward passes, the finisher's not counted. seed: the master seed.
-    temperature, top_p: sampling; temperature 0 is greedy. finisher_tokens: most tokens of
-    a finisher's or a probe's answer. probes: budgets at which the current answer is read.
-    early_stop: end when a finished step holds an answer.
+    temperature, top_p, frequency_penalty: sampling; temperature 0 is greedy.
+    finisher_tokens: most tokens of a finisher's or a probe's answer. probes: budgets at
+    which the current answer is read. early_stop: end when a finished step holds an answer.
 
     workers: number of workers, agents, traces; names: theirs, or None for Alice, Bob, ...
     layout: what workers see of each other. step_tokens: most tokens in one step.
@@ -37,6 +37,7 @@ class Settings:
     seed: int = 0
     temperature: float = 0.6
     top_p: float = 0.95
+    frequency_penalty: float = 0.0
     finisher_tokens: int = 64
     probes: tuple[int, ...] = ()
     early_stop: bool = True
@@ -71,6 +72,8 @@ class Settings:
                 f"temperature is not negative and top_p in (0, 1], got {self.temperature} and "
                 f"{self.top_p}"
             )
+        if not -2 <= self.frequency_penalty <= 2:
+            raise ValueError(f"frequency_penalty is -2 to 2, got {self.frequency_penalty}")
         if self.vote not in ("finisher", "majority"):
             raise ValueError(f"vote is 'finisher' or 'majority', got {self.vote!r}")
         if self.check_who not in WHO:
@@ -86,7 +89,11 @@ class Settings:
     @property
     def sampling(self) -> dict[str, float]:
         """As arguments of ``sgl.gen`` and of a program's ``run``."""
-        return {"temperature": self.temperature, "top_p": self.top_p}
+        return {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "frequency_penalty": self.frequency_penalty,
+        }
 
     def to_dict(self, *names: str) -> dict[str, Any]:
         """These settings, for a result; the formatting whole."""

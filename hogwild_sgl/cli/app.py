@@ -126,8 +126,8 @@ def demo(
     ] = None,
     budget: Annotated[
         int, typer.Option(min=1, help="Sequential forward passes the workers may use.")
-    ] = 200,
-    seed: Annotated[int, typer.Option(help="The same seed repeats the run.")] = 0,
+    ] = 160,
+    seed: Annotated[int, typer.Option(help="Master seed of the run.")] = 1,
 ) -> None:
     """Watch Alice and Bob solve a problem together.
 

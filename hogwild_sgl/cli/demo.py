@@ -16,10 +16,28 @@ from hogwild_sgl.cli.console import err, leaving_cleanly, out, progress
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.server_process import ServerProcess
 
-PROBLEM = (
-    "Alice and Bob bake 3 trays of cookies with 12 cookies on each tray. They eat 7 cookies and "
-    "put the others into bags of 4. How many bags are full, and how many cookies are left over?"
-)
+PROBLEM = "What can two children do at home on a rainy day?"
+# The demo model has 135 million parameters: a long briefing confuses it and sums are beyond
+# it, so the built-in problem comes with a few plain words and short steps.
+WORDS = {
+    "name": "demo-en",
+    "system": "{{names}} are friends who plan together. They take turns and write short "
+    "sentences. Each sentence names one new thing that nobody has named before.",
+    "user": "{{problem}}",
+    "preamble": "Here are our ideas, one each time.",
+    "header_others": "",
+    "header_own": "",
+    "examples": "",
+    "openers": (),
+    "finisher": "\n\n**Summary:** Together we found these ideas:",
+}
+SAMPLING = {
+    "temperature": 0.5,
+    "frequency_penalty": 0.8,
+    "step_tokens": 40,
+    "check_every": 0,
+    "finisher_tokens": 60,
+}
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -28,7 +46,7 @@ def run(url: str | None, model: Path | None, problem: str | None, budget: int, s
     with leaving_cleanly():
         try:
             with _server(url, model) as address:
-                _solve(problem or PROBLEM, address, budget, seed)
+                _solve(problem, address, budget, seed)
         except KeyboardInterrupt:
             err.print("Stopped.")
             raise typer.Exit(130) from None
@@ -83,14 +101,23 @@ def _port_of(url: str) -> int:
     return parts.port
 
 
-def _solve(problem: str, url: str, budget: int, seed: int) -> None:
+def _solve(problem: str | None, url: str, budget: int, seed: int) -> None:
+    from dataclasses import replace
+
     import programs
+    from hogwild_sgl import prompts
     from programs.cli import summary
     from programs.display import Columns
     from programs.settings import Settings
 
-    settings = Settings(budget=budget, seed=seed)
-    out.print(f"[bold]Problem:[/] {problem}", highlight=False)
+    if problem is None:
+        formatting = replace(prompts.formatting("open"), **WORDS)
+        settings = Settings(formatting=formatting, budget=budget, seed=seed, **SAMPLING)
+    else:
+        settings = Settings(budget=budget, seed=seed)
+    out.print(f"[bold]Problem:[/] {problem or PROBLEM}", highlight=False)
     with Columns(settings.worker_names, out) as columns:
-        result = programs.find("alice_bob").solve(problem, settings, url=url, watch=columns)
+        result = programs.find("alice_bob").solve(
+            problem or PROBLEM, settings, url=url, watch=columns
+        )
     summary(result, out)

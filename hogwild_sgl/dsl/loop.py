@@ -195,5 +195,5 @@ class _Run:
 
     def _default_sampling(self) -> dict[str, Any]:
         defaults = self.team.states[0].stream_executor.default_sampling_para
-        names = ("temperature", "top_p", "top_k", "min_p")
+        names = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty")
         return {name: self.sampling.get(name, getattr(defaults, name)) for name in names}

@@ -49,7 +49,7 @@ def test_a_server_runs_inside_the_block_and_is_gone_after_it(stub):
         pid, port = server.pid, server.port
     assert not is_running(pid)
     assert is_free(port)
-    assert stages == ["importing SGLang", "reading the model's configuration"]
+    assert stages == ["importing SGLang", "starting its processes, each imports SGLang"]
     assert "server_args=none" in server.log_path.read_text()
 
 

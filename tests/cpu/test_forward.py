@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from runtime_patch.attention.cpp import supported_instruction_sets
-from tests.cpu.forced_run import run
+from tests.cpu.forced_run import FORWARDS, run
 
-WHOLE = ["llama", "qwen2", "qwen3", "llama3rope", "yarn", "linear"]
-LAYERED = ["glm4", "stablelm"]
-TOLERANCE = 1e-4  # on logits in float32
-
-every_family = pytest.mark.parametrize("family", WHOLE)
+TOLERANCE = 1e-4  # root mean square of logits' differences in float32; they are about 10
+# Biases, norms of heads, and a scaled rotation between them.
+WHOLE = ["llama3rope", "qwen2", "qwen3"]
 
 
 @pytest.fixture(scope="module")
@@ -28,38 +26,48 @@ def run_of(tiny_model):
     return make
 
 
-@every_family
+@pytest.mark.parametrize("family", WHOLE)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_one_call_gives_the_same_bits_as_one_operator_after_the_other(run_of, family, dtype):
-    whole, layered = run_of(family, "decoder", dtype), run_of(family, "ops", dtype)
-    assert whole.whole and not layered.whole
-    assert whole.equals(layered)
+def test_one_call_gives_the_same_bits_as_layer_by_layer(run_of, family, dtype):
+    ours = run_of(family, "decoder", dtype)
+    assert ours.whole > FORWARDS / 2
+    assert ours.equal == ours.whole
 
 
-@pytest.mark.parametrize("family", [*WHOLE, *LAYERED])
+@pytest.mark.parametrize("family", WHOLE)
 def test_in_float32_the_operators_agree_with_pytorch(run_of, family):
     ours, stock = run_of(family, "decoder"), run_of(family, "torch")
     assert ours.linear == "FewRowsLinearMethod"
-    assert stock.linear == "UnquantizedLinearMethod"
+    assert stock.linear == "UnquantizedLinearMethod" and stock.whole == 0
     assert 0 < ours.error(stock) < TOLERANCE
 
 
-@every_family
-def test_in_bfloat16_the_operators_are_no_further_from_float32_than_pytorch(run_of, family):
-    exact = run_of(family, "torch")
-    ours = run_of(family, "decoder", "bfloat16").error(exact)
-    assert 0 < ours <= 1.05 * run_of(family, "torch", "bfloat16").error(exact)
+def test_in_bfloat16_the_operators_are_as_close_to_float32_as_pytorch(run_of):
+    ours = stock = 0.0
+    for family in WHOLE:
+        exact = run_of(family, "torch")
+        ours += run_of(family, "decoder", "bfloat16").error(exact)
+        stock += run_of(family, "torch", "bfloat16").error(exact)
+    # The two round in different places, so either is ahead by a few percent by chance.
+    assert 0 < ours < 1.08 * stock
 
 
-@pytest.mark.parametrize("family", LAYERED)
-def test_a_model_of_another_make_goes_layer_by_layer(run_of, family):
-    assert not run_of(family, "decoder").whole
+def test_a_model_of_another_make_goes_layer_by_layer_with_the_operators(run_of):
+    ours = run_of("glm4", "decoder")
+    assert ours.whole == 0 and ours.linear == "FewRowsLinearMethod"
+    assert 0 < ours.error(run_of("glm4", "torch")) < TOLERANCE
+
+
+def test_operators_can_be_had_without_the_one_call(run_of):
+    ours = run_of("qwen3", "ops")
+    assert ours.whole == 0 and ours.linear == "FewRowsLinearMethod"
+    assert ours.error(run_of("qwen3", "decoder")) == 0
 
 
 @pytest.mark.parametrize("instruction_set", supported_instruction_sets()[1:])
 def test_every_instruction_set_computes_the_same_model(tiny_model, run_of, instruction_set):
     ours = run(tiny_model("qwen3"), "decoder", environment={"HOGWILD_CPU": instruction_set})
-    assert ours.whole
+    assert ours.equal == ours.whole > FORWARDS / 2
     assert 0 < ours.error(run_of("qwen3", "torch")) < TOLERANCE
 
 
@@ -75,15 +83,13 @@ def _put_another_in_its_stead(model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize("meddle", [_change_in_place, _put_another_in_its_stead])
 def test_weights_that_change_are_used_at_once(tiny_model, run_of, meddle):
-    ours = run(tiny_model("llama"), "decoder", meddle=meddle)
-    stock = run(tiny_model("llama"), "torch", meddle=_change_in_place)
-    assert ours.whole
-    assert ours.error(stock) < TOLERANCE
-    assert ours.error(run_of("llama", "decoder")) > 100 * TOLERANCE
+    ours = run(tiny_model("qwen2"), "decoder", meddle=meddle)
+    assert ours.equal == ours.whole > FORWARDS / 2
+    assert ours.error(run_of("qwen2", "decoder")) > 1000 * TOLERANCE
 
 
 def test_without_a_compiler_everything_runs_on_pytorch(tiny_model, run_of, tmp_path):
     nothing = {"CXX": "/does/not/exist", "XDG_CACHE_HOME": str(tmp_path)}
-    ours = run(tiny_model("llama"), "decoder", environment=nothing)
-    assert not ours.whole and ours.linear == "UnquantizedLinearMethod"
-    assert ours.error(run_of("llama", "torch")) < TOLERANCE
+    ours = run(tiny_model("qwen2"), "decoder", environment=nothing)
+    assert ours.whole == 0 and ours.linear == "UnquantizedLinearMethod"
+    assert ours.error(run_of("qwen2", "torch")) < TOLERANCE

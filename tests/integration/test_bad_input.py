@@ -64,11 +64,11 @@ def test_a_worker_that_the_team_does_not_have_is_refused_with_those_it_has(team,
 
 
 def test_a_workers_second_live_step_is_refused_and_the_first_goes_on(team):
-    first = team.begin(0, budget=150)
+    first = team.begin(0, budget=900)
     second = team.step(0)
     assert second.status_code == 409 and error_of(second)["type"] == "live_step"
     assert team.say(text="Mine.", worker="Alice").status_code == 409
-    assert first.result().json()["step"]["output_tokens"] == 150
+    assert first.result().json()["step"]["output_tokens"] == 900
     assert [step["number"] for step in team.snapshot()["steps"]] == [1]
 
 

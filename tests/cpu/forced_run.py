@@ -108,9 +108,9 @@ def _compare_both_ways(decoder: torch.nn.Module) -> list[bool]:
         calls += 1
         decode(*args)
 
-    def both(*args):
-        layered, before = type(decoder).forward(decoder, *args), calls
-        result = whole(*args)
+    def both(*args, **named):
+        layered, before = type(decoder).forward(decoder, *args, **named), calls
+        result = whole(*args, **named)
         if calls > before:
             agree.append(torch.equal(result, layered))
         return result

@@ -71,7 +71,7 @@ def test_a_hint_is_told_as_said_and_a_reader_is_not_told(api):
 def test_an_aborted_step_is_told_as_dropped_and_its_number_is_given_again(api):
     with api.team() as team:
         listener = team.listen()
-        team.begin(0, budget=400)
+        team.begin(0, budget=900)
         assert team.abort("Alice").json() == {"aborted": True}
         dropped = listener.wait_for("dropped")
         assert (dropped["name"], dropped["number"], dropped["reason"]) == ("Alice", 1, "aborted")

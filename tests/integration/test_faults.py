@@ -146,11 +146,11 @@ def test_a_flush_is_refused_while_a_team_is_open_and_does_it_no_harm(api):
 
 def test_abort_request_by_its_id_drops_one_step_and_leaves_the_other(api):
     with api.team(**ALONE) as team:
-        dropped, other = team.begin(0, budget=LONG), team.begin(1, budget=150)
+        dropped, other = team.begin(0, budget=LONG), team.begin(1, budget=600)
         assert api.post("/abort_request", rid=team.live(0)["rid"]).status_code == 200
         assert dropped.result().status_code == 409
         assert error_of(dropped.result())["type"] == "aborted"
-        assert other.result().json()["step"]["output_tokens"] == 150
+        assert other.result().json()["step"]["output_tokens"] == 600
         assert [step["name"] for step in team.snapshot()["steps"]] == ["Bob"]
         assert team.write(0)["step"]["number"] == 1
 

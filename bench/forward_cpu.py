@@ -25,6 +25,7 @@ import torch
 from bench.throughput.floor import Floor
 
 STEPS = 5  # decoded in a turn
+DECODED = 4096  # tokens a worker may write
 # Longest first.
 PARTS = ("step", "forward", "layers", "logits", "plan", "sampling")
 
@@ -130,7 +131,7 @@ class DecodingTeam:
                 f"{self._name} {worker}",
                 "",
                 _tokens(4, vocabulary),
-                _greedy(1 << 20),
+                _greedy(DECODED),
                 team=self._name,
                 kind=Kind.STEP,
                 worker=worker,

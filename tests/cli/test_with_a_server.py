@@ -99,10 +99,10 @@ def test_ctrl_c_stops_serve_with_all_it_started(tiny_model):
         assert "KeyboardInterrupt" not in "".join(hogwild.lines)
 
 
-def test_demo_starts_a_server_shows_both_workers_and_stops_it(tiny_model, tmp_path):
+def test_demo_starts_a_server_shows_both_workers_and_stops_it(tiny_model):
     url = f"http://127.0.0.1:{choose_port()}"
     arguments = ("demo", "--url", url, "--model", str(tiny_model("llama")), "--budget", "12")
-    with Hogwild(*arguments, XDG_CACHE_HOME=str(tmp_path)) as hogwild:
+    with Hogwild(*arguments) as hogwild:
         hogwild.read_until("Problem:")
         assert len(hogwild.descendants()) >= 3
         assert httpx.get(f"{url}/hogwild").json()["active"] is True
@@ -114,10 +114,10 @@ def test_demo_starts_a_server_shows_both_workers_and_stops_it(tiny_model, tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_demos_server_starts_leaves_nothing(tiny_model, tmp_path, number):
+def test_a_signal_while_the_demos_server_starts_leaves_nothing(tiny_model, number):
     url = f"http://127.0.0.1:{choose_port()}"
     arguments = ("demo", "--url", url, "--model", str(tiny_model("llama")))
-    with Hogwild(*arguments, XDG_CACHE_HOME=str(tmp_path)) as hogwild:
+    with Hogwild(*arguments) as hogwild:
         hogwild.read_until("importing SGLang")
         assert wait_until(hogwild.descendants)
         hogwild.process.send_signal(number)

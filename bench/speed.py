@@ -73,7 +73,7 @@ class Session:
                     progress.update(task, description=f"{n} workers, {cache} cached")
                     for way in (self.hogwild, self.plain, self.independent):
                         if round_number == 0:
-                            way.measure(n, cache, 4)  # the prompt is computed and cached
+                            way.measure(n, cache, tokens)  # the prompt is computed and cached
                         rate = way.measure(n, cache, tokens)
                         yield Cell(way.name, n, cache, rate.tokens_per_second, rate.ms_per_forward)
                     for way, seconds in (

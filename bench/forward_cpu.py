@@ -3,9 +3,9 @@
     python -m bench.forward_cpu [--model MODEL] [--workers 1,4] [--cache 1024] [--rounds 9]
 
 A team of workers over one cache runs in SGLang's scheduler, driven by hand in this
-process: no server, no sockets. In every round each team decodes a few steps and the linear
-layers are multiplied at as many rows, so that a busy machine slows both; what is printed
-are medians and their ratios. HOGWILD_CPU_FORWARD (decoder, ops, torch) chooses how the
+process: no server, no sockets. In every round a team of each size decodes a few steps and the
+linear layers are multiplied at as many rows, so that a busy machine slows all of them; what is
+printed are medians over the rounds, and their ratios. HOGWILD_CPU_FORWARD (decoder, ops, torch) chooses how the
 forward is computed.
 """
 
@@ -24,7 +24,7 @@ import torch
 
 from bench.throughput.floor import Floor
 
-STEPS = 5  # decoded in a turn
+STEPS = 8  # decoded in a turn
 DECODED = 4096  # tokens a worker may write
 # Longest first.
 PARTS = ("step", "forward", "layers", "logits", "plan", "sampling")
@@ -112,25 +112,27 @@ class Loop:
 class DecodingTeam:
     """Workers of one team, each in the middle of a step, that stop when told."""
 
-    def __init__(self, loop: Loop, workers: int, cache: int):
+    def __init__(self, loop: Loop, name: str, workers: int, cache: int):
         from sglang.srt.managers.schedule_batch import Req
 
         from runtime_patch.step_request import StepReq
         from runtime_patch.teams import Kind
 
-        self._loop, self._name = loop, f"{workers} over {cache}"
+        self._loop, self._name = loop, name
         book = loop.scheduler.tree_cache.book
         vocabulary = loop.scheduler.model_config.vocab_size
         book.open(self._name, max(2, workers), "combined", False)
         for kind, length in ((Kind.PROMPT, cache), (Kind.HEADER_OTHERS, 4), (Kind.HEADER_OWN, 4)):
-            part = Req(f"{self._name} {kind}", "", _tokens(length, vocabulary), _greedy(0))
+            # The same in every round, so that it is computed once and found in the tree.
+            tokens = _tokens(length, vocabulary, seed=length)
+            part = Req(f"{self._name} {kind}", "", tokens, _greedy(0))
             book.expect_part(part.rid, self._name, kind)
             loop.prefill(part)
         for worker in range(workers):
             req = StepReq(
                 f"{self._name} {worker}",
                 "",
-                _tokens(4, vocabulary),
+                _tokens(4, vocabulary, seed=worker),
                 _greedy(DECODED),
                 team=self._name,
                 kind=Kind.STEP,
@@ -153,8 +155,9 @@ class DecodingTeam:
             self._loop.step()
 
 
-def _tokens(count: int, vocabulary: int) -> array:
-    return array("q", torch.randint(1000, vocabulary, (count,)).tolist())
+def _tokens(count: int, vocabulary: int, seed: int) -> array:
+    generator = torch.Generator().manual_seed(seed)
+    return array("q", torch.randint(1000, vocabulary, (count,), generator=generator).tolist())
 
 
 def _greedy(tokens: int) -> Any:
@@ -165,17 +168,25 @@ def _greedy(tokens: int) -> Any:
     return params
 
 
-def measure(loop: Loop, floor: Floor, workers: int, cache: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each part of a decode step, and of the linear layers alone."""
-    kept: dict[str, list[float]] = defaultdict(list)
-    with DecodingTeam(loop, workers, cache):
-        for _ in range(rounds):
-            for _ in range(STEPS):
-                loop.step()
+def measure(
+    loop: Loop, floor: Floor, teams: list[int], cache: int, rounds: int
+) -> dict[int, dict[str, float]]:
+    """By number of workers: median milliseconds of each part of a decode step, and of the
+    linear layers alone. Teams of all sizes take turns."""
+    kept: dict[int, dict[str, list[float]]] = {n: defaultdict(list) for n in teams}
+    for number in range(rounds):
+        for workers in teams:
+            with DecodingTeam(loop, f"{workers} in round {number}", workers, cache):
+                for _ in range(STEPS):
+                    loop.step()
             for name, value in loop.clock.take().items():
-                kept[name].append(value)
-            kept["linear alone"].append(1000 * floor.linear_seconds(workers, rounds=STEPS))
-    return {name: statistics.median(values) for name, values in kept.items()}
+                kept[workers][name].append(value)
+            alone = 1000 * floor.linear_seconds(workers, rounds=STEPS)
+            kept[workers]["linear alone"].append(alone)
+    return {
+        workers: {name: statistics.median(values) for name, values in parts.items()}
+        for workers, parts in kept.items()
+    }
 
 
 def main() -> None:
@@ -192,14 +203,13 @@ def main() -> None:
     print(f"{model.name}, {options.cache} cached, {torch.get_num_threads()} threads; ms, medians")
     columns = (*PARTS, "linear alone", "forward/linear", "tokens/s over 1 worker")
     print("workers", *columns, sep="  ")
-    first = None
-    for workers in options.workers:
-        times = measure(loop, floor, workers, options.cache, options.rounds)
-        first = first or times["step"] / workers
+    table = measure(loop, floor, options.workers, options.cache, options.rounds)
+    first = table[options.workers[0]]["step"] / options.workers[0]
+    for workers, times in table.items():
         times["forward/linear"] = times["forward"] / times["linear alone"]
         times["tokens/s over 1 worker"] = first * workers / times["step"]
         cells = [f"{times[name]:{len(name)}.2f}" for name in columns]
-        print(f"{workers:7}", *cells, sep="  ", flush=True)
+        print(f"{workers:7}", *cells, sep="  ")
 
 
 def _numbers(text: str) -> list[int]:

@@ -11,7 +11,7 @@ def load() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.mem_cache.registry import register_radix_cache_backend
 
-    from runtime_patch import messages, patches
+    from runtime_patch import messages, patches, planted_bug
     from runtime_patch.settings import NAME, register_resolution
 
     if NAME not in choices.ATTENTION_BACKEND_CHOICES:
@@ -32,3 +32,4 @@ def load() -> None:
     messages.register()
     register_resolution()
     patches.apply()
+    planted_bug.plant()

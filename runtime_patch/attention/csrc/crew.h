@@ -23,9 +23,8 @@ class Crew {
   // lead(crew) on this thread; the others of an OpenMP team of `threads` help it meanwhile.
   template <class Lead>
   static void gather(int64_t threads, const Lead& lead) {
-    Crew crew;
+    Crew crew(threads);
     if (threads <= 1) return lead(crew);
-    crew.alone_ = false;
 #pragma omp parallel num_threads(threads)
     {
       if (omp_get_thread_num() == 0) {
@@ -37,10 +36,12 @@ class Crew {
     }
   }
 
+  int64_t threads() const { return threads_; }
+
   // work(part) for every part in [0, parts), in no order. Only the lead may call it.
   template <class Work>
   void run(int64_t parts, const Work& work) {
-    if (alone_ || parts <= 1) {
+    if (threads_ <= 1 || parts <= 1) {
       for (int64_t part = 0; part < parts; ++part) work(part);
       return;
     }
@@ -62,6 +63,8 @@ class Crew {
   }
 
  private:
+  explicit Crew(int64_t threads) : threads_(threads) {}
+
   static constexpr int kPartBits = 32;
   static constexpr uint64_t kPartMask = (uint64_t(1) << kPartBits) - 1;
 
@@ -101,7 +104,7 @@ class Crew {
     }
   }
 
-  bool alone_ = true;
+  const int64_t threads_;
   uint64_t jobs_ = 0;
   Job slots_[2];
   // The job in the upper half, its next free part in the lower.

@@ -32,13 +32,15 @@ constexpr int kGroup = 4;  // of 16 registers
 #endif
 
 constexpr int64_t kAhead = 4096;       // bytes by which the weight is prefetched
-constexpr int64_t kPartBytes = 65536;  // of weight in one piece of work
+constexpr int64_t kPartBytes = 1 << 18;  // of weight in one piece of work
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Lanes of a row of x, whole registers.
 template <class T>
 constexpr int64_t row_lanes(int64_t depth) {
   constexpr int64_t register_depth = W * DotOf<T>::step;
-  return (depth + register_depth - 1) / register_depth * W;
+  return divide_up(depth, register_depth) * W;
 }
 
 template <class T>
@@ -186,9 +188,13 @@ void multiply(const Linear<T>& layer, const PackedRows<T>& x, int64_t first, int
 template <class T>
 void linear(Crew& crew, const Linear<T>& layer, const PackedRows<T>& x, T* out,
             int64_t out_stride) {
-  // Small enough to balance, large enough to read in a stream.
-  const int64_t part = std::max<int64_t>(1, kPartBytes / (layer.depth * int64_t(sizeof(T)) * W)) * W;
-  crew.run((layer.outputs + part - 1) / part, [&](int64_t index) {
+  // As many parts for each thread, each long enough to be read in a stream and with whole cache
+  // lines of the result, which two threads would otherwise take from each other.
+  const int64_t bytes = layer.outputs * layer.depth * int64_t(sizeof(T));
+  const int64_t parts = crew.threads() * divide_up(bytes, crew.threads() * kPartBytes);
+  constexpr int64_t line = 64 / sizeof(T);
+  const int64_t part = divide_up(divide_up(layer.outputs, parts), line) * line;
+  crew.run(divide_up(layer.outputs, part), [&](int64_t index) {
     multiply(layer, x, index * part, std::min(layer.outputs, (index + 1) * part), out, out_stride,
              std::make_integer_sequence<int, kGroup>{});
   });

@@ -1,0 +1,78 @@
+"""Batches of snapshots for training."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from bench.worklist.simulate import LAYOUTS, Collaboration, Snapshot
+from hogwild_sgl.prompts import WORKER_NAMES
+from hogwild_sgl.worklist import tokenizer
+from hogwild_sgl.worklist.task import Split, draw_task
+
+IGNORED = -100
+NAMES = WORKER_NAMES[:8]
+# Sizes 6, 10, 16 and 22 are never trained on.
+SIZES = tuple(size for size in range(2, 25) if size not in (6, 10, 16, 22))
+_LAYOUT_SHARES = (0.45, 0.2, 0.2, 0.15)
+_WORKERS, _WORKER_SHARES = (1, 2, 3, 4, 5), (0.2, 0.3, 0.2, 0.25, 0.05)
+_SNAPSHOTS = 4  # taken of one collaboration
+
+
+@dataclass(frozen=True)
+class Batch:
+    """ids and labels, both (sequences, length); IGNORED where there is nothing to learn."""
+
+    ids: torch.Tensor
+    labels: torch.Tensor
+
+
+def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapshot]:
+    """A few snapshots each of endless collaborations on tasks of up to ``largest`` items."""
+    sizes = [size for size in SIZES if size <= largest]
+    while True:
+        task = draw_task(rng, rng.choice(sizes), split)
+        (layout,) = rng.choices(LAYOUTS, _LAYOUT_SHARES)
+        (workers,) = rng.choices(_WORKERS, _WORKER_SHARES)
+        names = [NAMES[i] for i in sorted(rng.sample(range(len(NAMES)), workers))]
+        seen = list(Collaboration(task, names, layout, rng, checks=rng.random() < 0.5).run())
+        yield from rng.sample(seen, min(_SNAPSHOTS, len(seen)))
+
+
+class Encoder:
+    """Pieces to token ids."""
+
+    def __init__(self) -> None:
+        vocabulary = tokenizer.build().get_vocab()
+        self.ids = {piece: vocabulary[piece] for piece in tokenizer.pieces()}
+
+    def batch(self, some: Sequence[Snapshot]) -> Batch:
+        length = max(len(snapshot.view) for snapshot in some)
+        ids = torch.zeros(len(some), length, dtype=torch.long)
+        labels = torch.full((len(some), length), IGNORED)
+        for row, snapshot in enumerate(some):
+            tokens = torch.tensor([self.ids[piece] for piece in snapshot.view])
+            ids[row, : len(tokens)] = tokens
+            learn = torch.tensor(snapshot.learn)
+            labels[row, : len(tokens)] = torch.where(learn, tokens, IGNORED)
+        return Batch(ids, labels)
+
+
+def batches(rng: random.Random, encoder: Encoder, largest: int, tokens: int) -> Iterator[Batch]:
+    """Endless batches of about ``tokens`` tokens, of snapshots of like length."""
+    source = snapshots(rng, Split.TRAIN, largest)
+    while True:
+        pool = sorted((next(source) for _ in range(256)), key=lambda s: len(s.view))
+        groups, first = [], 0
+        while first < len(pool):
+            last = first
+            while last < len(pool) and (last + 1 - first) * len(pool[last].view) <= tokens:
+                last += 1
+            groups.append(pool[first : max(last, first + 1)])
+            first = max(last, first + 1)
+        rng.shuffle(groups)
+        for group in groups:
+            yield encoder.batch(group)

@@ -1,0 +1,208 @@
+"""Trains the worklist model on snapshots of simulated collaborations.
+
+    python -m bench.worklist.train --out runs/worklist-model
+
+Runs on what there is: a few hours on two CPU cores, minutes on a GPU. Started again with
+the same --out it goes on from the last checkpoint. The finished model lies in OUT/model.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bench.worklist.examples import IGNORED, Batch, Encoder, batches, snapshots
+from hogwild_sgl.worklist import tokenizer
+from hogwild_sgl.worklist.task import Split
+
+# (from this share of the updates on, tasks have at most so many items)
+CURRICULUM = ((0.0, 4), (0.06, 8), (0.14, 14), (0.25, 24))
+WARMUP = 100  # updates
+HELD_OUT = 192  # snapshots of test items to look at
+
+
+@dataclass(frozen=True)
+class Setting:
+    """updates: optimizer steps. tokens: per update. rate: the highest learning rate."""
+
+    updates: int
+    tokens: int
+    rate: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if min(self.updates, self.tokens) < 1 or not 0 < self.rate < 1:
+            raise ValueError(f"not a training setting: {self}")
+
+    def rate_at(self, update: int) -> float:
+        """Linear warm-up, then a cosine to a hundredth."""
+        if update < WARMUP:
+            return self.rate * (update + 1) / WARMUP
+        along = (update - WARMUP) / max(1, self.updates - WARMUP)
+        return self.rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, along))))
+
+    def largest_at(self, update: int) -> int:
+        return [size for share, size in CURRICULUM if update >= share * self.updates][-1]
+
+
+def new_model(vocabulary: int) -> torch.nn.Module:
+    """A Llama of 1.9 million parameters, with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=6,
+        head_dim=32,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+        initializer_range=0.04,
+    )
+    return LlamaForCausalLM(config)
+
+
+class Training:
+    """A model, its optimizer and where they are; saved and loaded as one."""
+
+    def __init__(self, setting: Setting, out: Path, device: str):
+        torch.manual_seed(setting.seed)
+        self.setting, self.out, self.device = setting, out, device
+        self.tokenizer, self.encoder = tokenizer.build(), Encoder()
+        self.model = new_model(len(self.tokenizer)).to(device)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=setting.rate, betas=(0.9, 0.98), weight_decay=0.05
+        )
+        self.update = 0
+        rng = random.Random(f"held out {setting.seed}")
+        self.held_out = list(itertools.islice(snapshots(rng, Split.TEST, 24), HELD_OUT))
+        out.mkdir(parents=True, exist_ok=True)
+        self._load()
+
+    def run(self) -> Iterator[dict]:
+        """Trains; yields a record of figures every 100 updates."""
+        source, largest, losses, began = None, 0, [], time.time()
+        while self.update < self.setting.updates:
+            now = self.setting.largest_at(self.update)
+            if source is None or now != largest:
+                largest = now
+                rng = random.Random(f"{self.setting.seed} {self.update}")
+                source = batches(rng, self.encoder, largest, self.setting.tokens)
+            losses.append(self._step(next(source)))
+            self.update += 1
+            if self.update % 100 == 0 or self.update == self.setting.updates:
+                figures = {"update": self.update, "loss": sum(losses) / len(losses)}
+                figures |= {"seconds": time.time() - began, **self.test()}
+                losses = []
+                self._save(figures)
+                yield figures
+
+    def _step(self, batch: Batch) -> float:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.setting.rate_at(self.update)
+        loss = self._losses(batch).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return loss.item()
+
+    def _losses(self, batch: Batch) -> torch.Tensor:
+        """Of each token to be learned. Only those go through the output layer."""
+        labels = batch.labels[:, 1:].to(self.device)
+        with torch.autocast(self.device, torch.bfloat16):
+            hidden = self.model.model(batch.ids[:, :-1].to(self.device), use_cache=False)[0]
+            wanted = labels != IGNORED
+            logits = self.model.lm_head(hidden[wanted])
+        return torch.nn.functional.cross_entropy(logits.float(), labels[wanted], reduction="none")
+
+    @torch.no_grad()
+    def test(self) -> dict[str, float]:
+        """Shares of the held-out snapshots where all that follows the choice is right to the
+        last piece (line), and where the choice is a good one (choice)."""
+        lines, choices = [], []
+        for first in range(0, len(self.held_out), 32):
+            some = self.held_out[first : first + 32]
+            batch = self.encoder.batch(some)
+            with torch.autocast(self.device, torch.bfloat16):
+                logits = self.model(batch.ids.to(self.device), use_cache=False).logits
+            best = logits.argmax(-1).cpu()
+            for row, snapshot in enumerate(some):
+                chosen, end = snapshot.chosen, len(snapshot.view)
+                right = best[row, chosen : end - 1] == batch.ids[row, chosen + 1 : end]
+                lines.append(bool(right.all()))
+                if snapshot.learn[chosen]:
+                    good = {self.encoder.ids[piece] for piece in snapshot.good}
+                    choices.append(int(best[row, chosen - 1]) in good)
+        return {"line": sum(lines) / len(lines), "choice": sum(choices) / len(choices)}
+
+    def export(self) -> Path:
+        """The model as others load it, in bfloat16."""
+        folder = self.out / "model"
+        copy = new_model(len(self.tokenizer)).to(torch.bfloat16)
+        copy.load_state_dict(self.model.state_dict())
+        copy.generation_config.eos_token_id = 0
+        copy.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        return folder
+
+    def _save(self, figures: dict) -> None:
+        with (self.out / "log.jsonl").open("a") as log:
+            log.write(json.dumps(figures) + "\n")
+        state = {
+            "update": self.update,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        torch.save(state, self.out / "checkpoint.new")
+        (self.out / "checkpoint.new").replace(self.out / "checkpoint.pt")
+
+    def _load(self) -> None:
+        path = self.out / "checkpoint.pt"
+        if path.exists():
+            state = torch.load(path, map_location=self.device)
+            self.update = state["update"]
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
+        "runs/worklist-model"
+    ),
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 6000,
+    tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 12000,
+    rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2e-3,
+    seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,
+) -> None:
+    """Train the worklist model, or go on training it."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    training = Training(Setting(updates, tokens, rate, seed), out, device)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn()) as progress:
+        bar = progress.add_task("training", total=updates, completed=training.update)
+        for figures in training.run():
+            text = "  ".join(f"{key} {figures[key]:.4f}" for key in ("loss", "line", "choice"))
+            progress.console.print(f"{figures['update']:6}  {text}", highlight=False)
+            progress.update(bar, completed=training.update)
+    print(f"The model is in {training.export()}.")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -5,8 +5,8 @@
 A team of workers over one cache runs in SGLang's scheduler, driven by hand in this
 process: no server, no sockets. In every round a team of each size decodes a few steps and the
 linear layers are multiplied at as many rows, so that a busy machine slows all of them; what is
-printed are medians over the rounds, and their ratios. HOGWILD_CPU_FORWARD (decoder, ops, torch) chooses how the
-forward is computed.
+printed are medians over the rounds, and their ratios. HOGWILD_CPU_FORWARD (decoder, ops, torch)
+chooses how the forward is computed.
 """
 
 from __future__ import annotations

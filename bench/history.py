@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -127,8 +128,8 @@ def main() -> None:
         for name, way in ways.items():
             plan = build_plan(way.views)
             tensors = (way.q, way.k, way.v, rope(), DIM**-0.5)
-            calls[name] = lambda plan=plan, tensors=tensors: kernel(plan, *tensors)
-            calls[f"{name} plan"] = lambda views=way.views: build_plan(views)
+            calls[name] = partial(kernel, plan, *tensors)
+            calls[f"{name} plan"] = partial(build_plan, way.views)
         times = seconds(calls, options.rounds)
         for name, way in ways.items():
             rms, largest = errors(history, way, "cpp")

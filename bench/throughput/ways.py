@@ -72,6 +72,10 @@ class Hogwild:
     server: Server
     name = "hogwild"
 
+    def warm_up(self, workers: int, cache: int, tokens: int) -> None:
+        """Computes and caches the prompt, and does once what is measured then."""
+        self.measure(workers, cache, tokens)
+
     def measure(self, workers: int, cache: int, tokens: int) -> Rate:
         with self._team(workers, prompt_ids(cache, self.server.vocabulary)) as team:
             return run_together([partial(self._step, team, w, tokens) for w in range(workers)])
@@ -137,10 +141,13 @@ class Independent:
     server: Server
     name: str = "independent"
 
+    def warm_up(self, workers: int, cache: int, tokens: int) -> None:
+        """Computes and caches the prompt, as a team's is, and writes a little."""
+        prompt = prompt_ids(cache, self.server.vocabulary)
+        self.server.post("/generate", {"input_ids": prompt, "sampling_params": _sampling(4)})
+
     def measure(self, workers: int, cache: int, tokens: int) -> Rate:
         prompt = prompt_ids(cache, self.server.vocabulary)
-        # Computed once and cached, as the team's prompt is.
-        self.server.post("/generate", {"input_ids": prompt, "sampling_params": _sampling(1)})
         return run_together(
             [partial(self._request, [*prompt, SPECIAL + w], tokens) for w in range(workers)]
         )

@@ -109,18 +109,22 @@ INLINE float soften(const float* scores, int limit, float factor, Running& row, 
     }
     high = largest(high, x[i]);
   }
-  const float top = maximum(high);
   float keep = 1.0f;
-  if (top > row.maximum) {
+  // Seldom so after the first blocks, and the largest of all lanes takes long to find.
+  if (any_above(high, spread(row.maximum))) {
+    const float top = maximum(high);
     keep = exp2<5>(spread(row.maximum - top))[0];
     row.maximum = top;
     row.total = row.total * keep;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < registers; ++i) {
-    x[i] = exp2<Dot::exp2_terms>(x[i] - top);
-    row.total = row.total + x[i];
+    x[i] = exp2<Dot::exp2_terms>(x[i] - row.maximum);
   }
+  Floats halves[2] = {x[0], x[1]};
+#pragma GCC unroll 16
+  for (int i = 2; i < registers; ++i) halves[i % 2] = halves[i % 2] + x[i];
+  row.total = row.total + (halves[0] + halves[1]);
 #pragma GCC unroll 16
   for (int i = 0; i < registers; i += 2) {
     Dot::store_lanes(weights + i * W / Dot::step, x[i], x[i + 1]);

@@ -66,6 +66,20 @@ INLINE Floats largest(Floats a, Floats b) {
 #endif
 }
 
+// Whether a lane of a is greater than the same lane of b.
+INLINE bool any_above(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GT_OQ)) != 0;
+#else
+  const Ints above = a > b;
+  int32_t any = 0;
+  for (int i = 0; i < W; ++i) any |= above[i];
+  return any != 0;
+#endif
+}
+
 // Picks lanes I... of the two registers laid end to end.
 template <int... I>
 INLINE Lanes pick(Lanes a, Lanes b, std::integer_sequence<int, I...>) {

@@ -113,61 +113,97 @@ INLINE Floats fold(Floats x) {
   else return fold<count, by / 2>(x + turn<by>(x, kLane));
 }
 
-// Two registers of sums for each row of x: the latency of an addition is longer than the time
-// in which a register of the weight arrives.
-template <class T, int rows>
-INLINE void multiply_output(const uint32_t* x, const T* weight, int64_t depth,
-                            Floats* sums) {
+constexpr int round_up_to_power(int x) { return x <= 1 ? 1 : 2 * round_up_to_power((x + 1) / 2); }
+
+// `outputs` rows of the weight times `rows` rows of x. Lane output * rows + row of the result.
+//
+// Two registers of sums for each: the latency of an addition is longer than the time in which a
+// register of the weight arrives. What lies ahead in the weight is prefetched from its first
+// byte to its last, also where two outputs are computed side by side so that x is loaded less
+// often: the processor's own prefetcher then sees one stream.
+template <class T, int rows, int outputs>
+INLINE Floats multiply_block(const uint32_t* x, const T* weight, int64_t depth) {
   using Dot = DotOf<T>;
   constexpr int64_t step = W * Dot::step;
+  constexpr int count = round_up_to_power(rows * outputs);
   const int64_t lanes = row_lanes<T>(depth);
-  Floats even[rows] = {}, odd[rows] = {};
-  auto add = [&](Floats(&to)[rows], Lanes from_weight) {
+  Floats even[count] = {}, odd[count] = {};
+  auto add = [&](Floats(&to)[count], const Lanes (&from_weight)[outputs]) {
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) to[r] = Dot::add(to[r], from_weight, load<Lanes>(x + r * lanes));
+    for (int r = 0; r < rows; ++r) {
+      const Lanes from_x = load<Lanes>(x + r * lanes);
+#pragma GCC unroll 4
+      for (int o = 0; o < outputs; ++o) {
+        to[o * rows + r] = Dot::add(to[o * rows + r], from_weight[o], from_x);
+      }
+    }
     x += W;
   };
+  auto load_weight = [&](int64_t at, Lanes (&to)[outputs]) {
+#pragma GCC unroll 4
+    for (int o = 0; o < outputs; ++o) to[o] = Dot::load_keys(weight + o * depth + at);
+  };
+  Lanes some[outputs];
   int64_t at = 0;
   for (; at + 2 * step <= depth; at += 2 * step) {
-#pragma GCC unroll 4
-    for (int64_t line = 0; line < int64_t(2 * step * sizeof(T)); line += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(weight + at) + kAhead + line);
+#pragma GCC unroll 8
+    for (int64_t line = 0; line < int64_t(2 * outputs * step * sizeof(T)); line += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(weight + outputs * at) + kAhead + line);
     }
-    add(even, Dot::load_keys(weight + at));
-    add(odd, Dot::load_keys(weight + at + step));
+    load_weight(at, some);
+    add(even, some);
+    load_weight(at + step, some);
+    add(odd, some);
   }
   if (at + step <= depth) {
-    add(even, Dot::load_keys(weight + at));
+    load_weight(at, some);
+    add(even, some);
     at += step;
   }
   if (at < depth) {
-    T padded[step] = {};
-    std::memcpy(padded, weight + at, (depth - at) * sizeof(T));
-    add(odd, Dot::load_keys(padded));
+    for (int o = 0; o < outputs; ++o) {
+      T padded[step] = {};
+      std::memcpy(padded, weight + o * depth + at, (depth - at) * sizeof(T));
+      some[o] = Dot::load_keys(padded);
+    }
+    add(odd, some);
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) sums[r] = even[r] + odd[r];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows * outputs; ++i) even[i] = even[i] + odd[i];
+  return fold<count>(sum_each<count>(even));
 }
 
-constexpr int round_up_to_power(int x) { return x <= 1 ? 1 : 2 * round_up_to_power((x + 1) / 2); }
+template <class T, int rows, int outputs>
+INLINE void multiply_outputs(const Linear<T>& layer, const uint32_t* x, int64_t at, T* out,
+                             int64_t out_stride) {
+  Floats total = multiply_block<T, rows, outputs>(x, layer.weight + at * layer.depth, layer.depth);
+  if (layer.bias) {
+    float bias[W] = {};
+    for (int o = 0; o < outputs; ++o) {
+      for (int r = 0; r < rows; ++r) bias[o * rows + r] = to_float(layer.bias[at + o]);
+    }
+    total = total + load<Floats>(bias);
+  }
+  // Out of the register, not by way of memory: there the elements would wait for the vector
+  // to reach the cache behind the stores before it, and the weight would not be read.
+  const auto rounded = round_to<T>(total);
+#pragma GCC unroll 8
+  for (int o = 0; o < outputs; ++o) {
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) store(out + r * out_stride + at + o, rounded[o * rows + r]);
+  }
+}
 
 // Outputs [first, last) of `rows` rows of x.
 template <class T, int rows>
 void multiply_rows(const Linear<T>& layer, const uint32_t* x, int64_t first, int64_t last, T* out,
                    int64_t out_stride) {
-  constexpr int count = round_up_to_power(rows);
-  const T* weight = layer.weight + first * layer.depth;
-  for (int64_t at = first; at < last; ++at, weight += layer.depth) {
-    Floats sums[count] = {};
-    multiply_output<T, rows>(x, weight, layer.depth, sums);
-    Floats total = fold<count>(sum_each<count>(sums));
-    if (layer.bias) total = total + to_float(layer.bias[at]);
-    // Out of the register, not by way of memory: there the elements would wait for the vector
-    // to reach the cache behind the stores before it, and the weight would not be read.
-    const auto rounded = round_to<T>(total);
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) store(out + r * out_stride + at, rounded[r]);
+  constexpr int outputs = rows == kGroup / 2 || rows == kGroup / 2 - 1 ? 2 : 1;
+  int64_t at = first;
+  for (; at + outputs <= last; at += outputs) {
+    multiply_outputs<T, rows, outputs>(layer, x, at, out, out_stride);
   }
+  for (; at < last; ++at) multiply_outputs<T, rows, 1>(layer, x, at, out, out_stride);
 }
 
 template <class T, int... count>

@@ -20,6 +20,7 @@ SIZES = tuple(size for size in range(2, 25) if size not in (6, 10, 16, 22))
 _LAYOUT_SHARES = (0.45, 0.2, 0.2, 0.15)
 _WORKERS, _WORKER_SHARES = (1, 2, 3, 4, 5), (0.2, 0.3, 0.2, 0.25, 0.05)
 _SNAPSHOTS = 4  # taken of one collaboration
+_CONFLICTS = 2  # beside them
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapsh
         names = [NAMES[i] for i in sorted(rng.sample(range(len(NAMES)), workers))]
         seen = list(Collaboration(task, names, layout, rng, checks=rng.random() < 0.5).run())
         yield from rng.sample(seen, min(_SNAPSHOTS, len(seen)))
+        # There are few of them, and each has something to teach.
+        conflicts = [snapshot for snapshot in seen if snapshot.conflict]
+        yield from rng.sample(conflicts, min(_CONFLICTS, len(conflicts)))
 
 
 class Encoder:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hogwild_sgl.worklist import words
 from hogwild_sgl.worklist.task import Task
@@ -73,13 +73,15 @@ class Snapshot:
 
     view: the pieces in the worker's order, its own step last, whole and with a break behind.
     learn: for each piece, whether it is to be predicted. chosen: index of the piece that says
-    what the worker does; good: the pieces that would have been as good there.
+    what the worker does; good: the pieces that would have been as good there. conflict: it
+    took an item at the same time as another worker.
     """
 
     view: list[str]
     learn: list[bool]
     chosen: int
     good: frozenset[str]
+    conflict: bool = False
 
     def __post_init__(self) -> None:
         if len(self.view) != len(self.learn):
@@ -181,7 +183,7 @@ class Collaboration:
                     name = self.names[rival.worker]
                     step.pieces[step.chosen + 1 :] = [words.IS_WITH, f" {name}", "."]
                     step.yielded = True
-                yield self._snapshot(step, learn_choice=False)
+                yield replace(self._snapshot(step, learn_choice=False), conflict=True)
                 return
         if step.shown < len(step.pieces) and self.rng.random() < _LOOK_AGAIN:
             yield self._snapshot(step, learn_choice=False)
@@ -282,7 +284,7 @@ def prompt_pieces(task: Task) -> list[str]:
     pieces = [words.SUMS]
     for index, item in enumerate(task.items):
         end = "," if index < len(task.items) - 1 else "."
-        pieces += [f" {item.name}", f" {item.left}", " +", f" {item.right}", end]
+        pieces += [f" {item.name}", f" {item.left}", f" {item.right}", end]
     return [*pieces, words.PREAMBLE]
 
 

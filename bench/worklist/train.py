@@ -186,9 +186,9 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
         "runs/worklist-model"
     ),
-    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 6000,
-    tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 12000,
-    rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2e-3,
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 4000,
+    tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 8000,
+    rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2.5e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,
 ) -> None:
     """Train the worklist model, or go on training it."""

@@ -46,12 +46,12 @@ def score(task: Task, result: Result) -> Score:
     for step in _published(result):
         text = _said(step)
         references += len(_REFERENCE.findall(text))
-        name = text.partition(":")[0].strip()
+        name = (text.split() or [""])[0]
         item = task.item(name)
         if text.startswith(words.ALL_DONE):
             if passes is None:
                 passes, final_right = step.end_pass, text == task.final()
-        elif item is not None and text.startswith(f" {name}:"):
+        elif item is not None and text.startswith(f" {item.question}:"):
             lines += 1
             finished.setdefault(name, (step.end_pass, text == item.line()))
     return Score(

@@ -1,18 +1,19 @@
 """The worklist task: named sums, one worked line each, and a last line that needs them all.
 
-    Sums: fox 27 + 58, owl 12 + 31.
-    fox: 7 + 8 = 15, 2 + 5 + 1 = 8, 85.
-    owl: 2 + 1 = 3, 1 + 3 = 4, 43.
+    Sums: fox 27 58, owl 12 31.
+    fox 27 58: 7 + 8 = 15, 2 + 5 + 1 = 8, 85.
+    owl 12 31: 2 + 1 = 3, 1 + 3 = 4, 43.
     All done: smallest 43, largest 85.
 
-The sums are in no order: whoever writes picks one that nobody has done or is doing.
+The sums are in no order: whoever writes picks one that nobody has done or is doing. A line
+repeats its item word by word, which a small model learns soon (to find the item again and
+take its digits from there, it needed many times as long).
 """
 
 from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,7 +46,7 @@ class Item:
 
     @property
     def question(self) -> str:
-        return f"{self.name} {self.left} + {self.right}"
+        return f"{self.name} {self.left} {self.right}"
 
     @property
     def result(self) -> int:
@@ -57,7 +58,7 @@ class Item:
         carry, _ = divmod(units + more_units, 10)
         carried = " + 1" if carry else ""
         return (
-            f" {self.name}: {units} + {more_units} = {units + more_units},"
+            f" {self.question}: {units} + {more_units} = {units + more_units},"
             f" {tens} + {more_tens}{carried} = {tens + more_tens + carry}, {self.result}."
         )
 
@@ -117,23 +118,10 @@ def task_of(prompt: str) -> Task:
 
 def _item(text: str) -> Item:
     try:
-        name, left, plus, right = text.split(" ")
-        if plus != "+":
-            raise ValueError(f"no + in {text!r}")
+        name, left, right = text.split(" ")
         return Item(name, int(left), int(right))
     except ValueError as error:
         raise ValueError(f"{text!r} is not an item of {_EXAMPLE!r}: {error}") from error
 
 
 _EXAMPLE = Task((Item("fox", 27, 58), Item("owl", 12, 31))).prompt
-
-
-def results_right(task: Task, lines: Iterable[str]) -> dict[str, bool]:
-    """For each item with a line among ``lines``, whether its first line is right to the letter."""
-    found: dict[str, bool] = {}
-    for line in lines:
-        name = line.partition(":")[0].strip()
-        item = task.item(name)
-        if item is not None and name not in found:
-            found[name] = line.strip() == item.line().strip()
-    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.worklist.simulate import LAYOUTS, Collaboration, Snapshot
+from bench.worklist.simulate import LAYOUTS, Collaboration, Snapshot, prompt_pieces
 from hogwild_sgl.prompts import WORKER_NAMES
 from hogwild_sgl.worklist import tokenizer
 from hogwild_sgl.worklist.task import Split, draw_task
@@ -21,6 +21,18 @@ _LAYOUT_SHARES = (0.45, 0.2, 0.2, 0.15)
 _WORKERS, _WORKER_SHARES = (1, 2, 3, 4, 5), (0.2, 0.3, 0.2, 0.25, 0.05)
 _SNAPSHOTS = 4  # taken of one collaboration
 _CONFLICTS = 2  # beside them
+
+
+@dataclass(frozen=True)
+class Recall:
+    """A list that is repeated in other orders, to learn to copy from: pieces, and which of
+    them can be predicted."""
+
+    view: list[str]
+    learn: list[bool]
+
+
+Example = Snapshot | Recall
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,19 @@ def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapsh
         yield from rng.sample(conflicts, min(_CONFLICTS, len(conflicts)))
 
 
+def recalls(rng: random.Random, largest: int, repeats: int = 3) -> Iterator[Recall]:
+    """Endless repeated lists of 2 to ``largest`` items."""
+    while True:
+        task = draw_task(rng, rng.randint(2, largest), Split.TRAIN)
+        view = prompt_pieces(task)
+        learn = [False] * len(view)
+        for _ in range(repeats):
+            for item in rng.sample(task.items, len(task.items)):
+                view += [f" {item.name}", f" {item.left}", f" {item.right}", ","]
+                learn += [False, True, True, False]
+        yield Recall(view, learn)
+
+
 class Encoder:
     """Pieces to token ids."""
 
@@ -53,7 +78,7 @@ class Encoder:
         vocabulary = tokenizer.build().get_vocab()
         self.ids = {piece: vocabulary[piece] for piece in tokenizer.pieces()}
 
-    def batch(self, some: Sequence[Snapshot]) -> Batch:
+    def batch(self, some: Sequence[Example]) -> Batch:
         length = max(len(snapshot.view) for snapshot in some)
         ids = torch.zeros(len(some), length, dtype=torch.long)
         labels = torch.full((len(some), length), IGNORED)
@@ -65,9 +90,8 @@ class Encoder:
         return Batch(ids, labels)
 
 
-def batches(rng: random.Random, encoder: Encoder, largest: int, tokens: int) -> Iterator[Batch]:
-    """Endless batches of about ``tokens`` tokens, of snapshots of like length."""
-    source = snapshots(rng, Split.TRAIN, largest)
+def batches(source: Iterator[Example], encoder: Encoder, tokens: int) -> Iterator[Batch]:
+    """Endless batches of about ``tokens`` tokens, of examples of like length."""
     while True:
         pool = sorted((next(source) for _ in range(256)), key=lambda s: len(s.view))
         groups, first = [], 0
@@ -77,6 +101,6 @@ def batches(rng: random.Random, encoder: Encoder, largest: int, tokens: int) -> 
                 last += 1
             groups.append(pool[first : max(last, first + 1)])
             first = max(last, first + 1)
-        rng.shuffle(groups)
+        random.Random(len(groups)).shuffle(groups)
         for group in groups:
             yield encoder.batch(group)

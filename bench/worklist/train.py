@@ -22,12 +22,16 @@ import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench.worklist.examples import IGNORED, Batch, Encoder, batches, snapshots
+from bench.worklist.examples import IGNORED, Batch, Encoder, Example, batches, recalls, snapshots
+from bench.worklist.model import new_model
 from hogwild_sgl.worklist import tokenizer
 from hogwild_sgl.worklist.task import Split
 
-# (from this share of the updates on, tasks have at most so many items)
-CURRICULUM = ((0.0, 4), (0.06, 8), (0.14, 14), (0.25, 24))
+# (from this share of the updates on, what is shown, of at most so many items)
+CURRICULUM = (
+    *((0.0, "lists", 4), (0.03, "lists", 8), (0.06, "lists", 24)),
+    *((0.09, "teams", 4), (0.12, "teams", 8), (0.18, "teams", 14), (0.27, "teams", 24)),
+)
 WARMUP = 100  # updates
 HELD_OUT = 192  # snapshots of test items to look at
 
@@ -52,30 +56,9 @@ class Setting:
         along = (update - WARMUP) / max(1, self.updates - WARMUP)
         return self.rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, along))))
 
-    def largest_at(self, update: int) -> int:
-        return [size for share, size in CURRICULUM if update >= share * self.updates][-1]
-
-
-def new_model(vocabulary: int) -> torch.nn.Module:
-    """A Llama of 1.9 million parameters, with random weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=4,
-        num_attention_heads=6,
-        num_key_value_heads=6,
-        head_dim=32,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=0,
-        pad_token_id=0,
-        initializer_range=0.04,
-    )
-    return LlamaForCausalLM(config)
+    def lesson_at(self, update: int) -> tuple[str, int]:
+        """What is shown, and of how many items at most."""
+        return [lesson for share, *lesson in CURRICULUM if update >= share * self.updates][-1]
 
 
 class Training:
@@ -97,14 +80,13 @@ class Training:
 
     def run(self) -> Iterator[dict]:
         """Trains; yields a record of figures every 100 updates."""
-        source, largest, losses, began = None, 0, [], time.time()
+        lesson, losses, began = None, [], time.time()
         while self.update < self.setting.updates:
-            now = self.setting.largest_at(self.update)
-            if source is None or now != largest:
-                largest = now
-                rng = random.Random(f"{self.setting.seed} {self.update}")
-                source = batches(rng, self.encoder, largest, self.setting.tokens)
-            losses.append(self._step(next(source)))
+            now = self.setting.lesson_at(self.update)
+            if lesson != now:
+                lesson = now
+                examples = batches(self._examples(*now), self.encoder, self.setting.tokens)
+            losses.append(self._step(next(examples)))
             self.update += 1
             if self.update % 100 == 0 or self.update == self.setting.updates:
                 figures = {"update": self.update, "loss": sum(losses) / len(losses)}
@@ -112,6 +94,12 @@ class Training:
                 losses = []
                 self._save(figures)
                 yield figures
+
+    def _examples(self, kind: str, largest: int) -> Iterator[Example]:
+        rng = random.Random(f"{self.setting.seed} {self.update}")
+        if kind == "lists":
+            return recalls(rng, largest)
+        return snapshots(rng, Split.TRAIN, largest)
 
     def _step(self, batch: Batch) -> float:
         for group in self.optimizer.param_groups:
@@ -186,7 +174,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
         "runs/worklist-model"
     ),
-    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 4000,
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 3000,
     tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 8000,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2.5e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,

@@ -30,7 +30,9 @@ from hogwild_sgl.worklist.task import Split
 # (from this share of the updates on, what is shown, of at most so many items)
 CURRICULUM = (
     *((0.0, "lists", 4), (0.03, "lists", 8), (0.06, "lists", 24)),
-    *((0.09, "teams", 4), (0.12, "teams", 8), (0.18, "teams", 14), (0.27, "teams", 24)),
+    *((0.09, "teams", 4), (0.12, "teams", 8), (0.18, "teams", 14)),
+    # Once more, now that the pieces around the numbers are known.
+    *((0.2, "lists", 24), (0.25, "teams", 8), (0.3, "teams", 24)),
 )
 WARMUP = 100  # updates
 HELD_OUT = 192  # snapshots of test items to look at

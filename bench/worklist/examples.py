@@ -24,15 +24,17 @@ _CONFLICTS = 2  # beside them
 
 
 @dataclass(frozen=True)
-class Recall:
-    """A list that is repeated in other orders, to learn to copy from: pieces, and which of
-    them can be predicted."""
+class Lists:
+    """A list that is repeated in other orders: its pieces, and which of them can be predicted.
+
+    What follows a name can be copied from the list; a name is any that has not been there.
+    """
 
     view: list[str]
     learn: list[bool]
 
 
-Example = Snapshot | Recall
+Example = Snapshot | Lists
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapsh
         yield from rng.sample(conflicts, min(_CONFLICTS, len(conflicts)))
 
 
-def recalls(rng: random.Random, largest: int, repeats: int = 3) -> Iterator[Recall]:
-    """Endless repeated lists of 2 to ``largest`` items."""
+def lists(rng: random.Random, largest: int, repeats: int, names: bool) -> Iterator[Lists]:
+    """Endless lists of 2 to ``largest`` items and so many repeats. names: learn these too."""
     while True:
         task = draw_task(rng, rng.randint(2, largest), Split.TRAIN)
         view = prompt_pieces(task)
@@ -67,8 +69,8 @@ def recalls(rng: random.Random, largest: int, repeats: int = 3) -> Iterator[Reca
         for _ in range(repeats):
             for item in rng.sample(task.items, len(task.items)):
                 view += [f" {item.name}", f" {item.left}", f" {item.right}", ","]
-                learn += [False, True, True, False]
-        yield Recall(view, learn)
+                learn += [names, True, True, False]
+        yield Lists(view, learn)
 
 
 class Encoder:

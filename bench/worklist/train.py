@@ -22,18 +22,18 @@ import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench.worklist.examples import IGNORED, Batch, Encoder, Example, batches, recalls, snapshots
+from bench.worklist.examples import IGNORED, Batch, Encoder, Example, batches, lists, snapshots
 from bench.worklist.model import new_model
 from hogwild_sgl.worklist import tokenizer
 from hogwild_sgl.worklist.task import Split
 
 # (from this share of the updates on, what is shown, of at most so many items)
 CURRICULUM = (
-    *((0.0, "lists", 4), (0.03, "lists", 8), (0.06, "lists", 24)),
-    *((0.09, "teams", 4), (0.12, "teams", 8), (0.18, "teams", 14)),
-    # Once more, now that the pieces around the numbers are known.
-    *((0.2, "lists", 24), (0.25, "teams", 8), (0.3, "teams", 24)),
+    *((0.0, "copy", 4), (0.05, "copy", 8), (0.1, "copy", 24)),
+    *((0.17, "choose", 6), (0.2, "choose", 12), (0.24, "choose", 24)),
+    *((0.28, "teams", 8), (0.33, "teams", 14), (0.42, "teams", 24)),
 )
+LISTS = 0.1  # of the examples, among those of teams
 WARMUP = 100  # updates
 HELD_OUT = 192  # snapshots of test items to look at
 
@@ -99,9 +99,13 @@ class Training:
 
     def _examples(self, kind: str, largest: int) -> Iterator[Example]:
         rng = random.Random(f"{self.setting.seed} {self.update}")
-        if kind == "lists":
-            return recalls(rng, largest)
-        return snapshots(rng, Split.TRAIN, largest)
+        others = snapshots(rng, Split.TRAIN, largest)
+        alone = lists(rng, largest, repeats=3, names=False)
+        share = {"copy": 1.0, "choose": 1.0, "teams": LISTS}[kind]
+        if kind == "choose":
+            alone = lists(rng, largest, repeats=1, names=True)
+        while True:
+            yield next(alone if rng.random() < share else others)
 
     def _step(self, batch: Batch) -> float:
         for group in self.optimizer.param_groups:
@@ -176,8 +180,8 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
         "runs/worklist-model"
     ),
-    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 3000,
-    tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 8000,
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1800,
+    tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 6000,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2.5e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,
 ) -> None:

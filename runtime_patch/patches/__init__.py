@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from runtime_patch.patches.base import Patch
+from runtime_patch.patches.lockstep import HoldPatch, PlanPatch
 from runtime_patch.patches.output import AbortPatch
 from runtime_patch.patches.sampling import DrawPatch, MinPPatch, SeedPatch
 from runtime_patch.patches.scheduler import (
@@ -24,6 +25,8 @@ PATCHES: tuple[Patch, ...] = (
     RequestClassPatch(),
     DispatcherPatch(),
     SettlePatch(),
+    HoldPatch(),
+    PlanPatch(),
     AbortPatch(),
     QueuePatch(),
     ParkedAbortPatch(),

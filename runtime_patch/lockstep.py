@@ -19,7 +19,7 @@ from runtime_patch.teams import Kind, Team
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 5.0
+PATIENCE = 10.0
 
 
 def release(team: Team, enqueue: Callable) -> None:

@@ -137,7 +137,7 @@ def until_it_waits(team: Team) -> int:
 def test_a_step_sent_ahead_is_fed_the_separator_unless_a_blank_line_stands_there(api, rule):
     (mark,) = encode(".\n\n")[-1:]
     with api.team(layout="independent") as team:
-        team.begin(0, budget=900)
+        team.begin(0, budget=400)
         sampling = {"logit_bias": {str(mark): 1000.0}}
         middle = ahead(team, 0, text="So.", budget=2, end=rule, sampling=sampling)
         wait(lambda: (team.live(0) or {"number": 2})["number"] == 2, "the first step to end")
@@ -159,9 +159,9 @@ def test_a_step_ends_at_the_forward_it_was_given_and_none_begins_there(api):
         assert first["step"]["finish"] == {"type": "length"}
         late = error_of(team.step(0, until_forwards=7))
         assert (late["status"], late["type"]) == (409, "out_of_forwards")
-        live = team.begin(0, budget=900, until_forwards=700)
-        behind = ahead(team, 0, until_forwards=700)
-        assert live.result().json()["step"]["team_forwards"] == 700
+        live = team.begin(0, budget=900, until_forwards=300)
+        behind = ahead(team, 0, until_forwards=300)
+        assert live.result().json()["step"]["team_forwards"] == 300
         assert error_of(behind.result())["type"] == "out_of_forwards"
         assert team.snapshot()["workers"][0]["steps"] == 2
 
@@ -170,9 +170,10 @@ def test_a_step_ahead_is_not_begun_when_its_worker_ends_its_turn_or_another_step
     stop = encode("the")[-1:]
     with api.team(layout="independent") as team:
         sampling = {"logit_bias": {str(stop[0]): 1000.0}, "stop_token_ids": stop}
-        live = team.begin(1, budget=900)
+        sampling["ignore_eos"] = False
+        live = team.begin(1, budget=400)
         ending = ahead(team, 1, budget=5, sampling=sampling)
-        wait(lambda: live.done() or team.live(1)["number"] == 2, "the first step to end")
+        wait(lambda: live.done(), "the first step to end")
         after = error_of(team.step(1, after_live=True, number=3))
         assert after["type"] == "not_begun" and after["status"] == 409
         assert ending.result().json()["step"]["finish"]["type"] == "eos"
@@ -217,14 +218,14 @@ def test_in_lockstep_a_team_waits_for_a_worker_while_others_are_served(api):
                 assert team.snapshot()["team_forwards"] == 0
                 alice.append(team.write(0, "One:", 9, until_forwards=40))
                 assert until_it_waits(team) == 9
-                assert api.generate([9, 10, 11], 60).status_code == 200
+                assert api.generate([9, 10, 11], 6).status_code == 200
                 assert team.snapshot()["team_forwards"] == 9 and not bob.done()
             alice.append(team.write(0, "Two:", 40, until_forwards=40))
             replies = [*alice, bob.result().json()]
             spans = [r["step"]["team_forwards"] for r in replies]
             return [reply["text"] for reply in replies], spans
 
-    with load(api, 3):
+    with load(api, 2):
         slow = write(late=0.4)
     assert slow == write(late=0)
     assert slow[1] == [9, 40, 40]

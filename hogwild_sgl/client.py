@@ -241,11 +241,15 @@ class TeamHandle:
         *,
         reader: bool = False,
         end: str = "sentence",
-        **logprobs: Any,
+        **options: Any,
     ) -> Iterator[StepMessage]:
         """StepStarted, StepText as tokens come, StepReply. Closing the iterator early
-        disconnects, and the server drops the step whole."""
-        body = _step_body(worker, reader, text, sampling_params, end, logprobs)
+        disconnects, and the server drops the step whole.
+
+        options: the rest of the body in docs/http.md (after_live, separator, number,
+        until_forwards, return_logprob, ...). A step sent with ``after_live`` starts when its
+        worker's live step has been published; StepNotBegun if it cannot."""
+        body = _step_body(worker, reader, text, sampling_params, end, options)
         with self.client._sse("POST", f"{self._path}/steps", {**body, "stream": True}) as messages:
             ended = False
             for message in messages:
@@ -260,10 +264,15 @@ class TeamHandle:
         reply = self.client.request("POST", f"{self._path}/say", {"text": text, "worker": worker})
         return record_from(StepRecord, reply.get("step"))
 
-    def abort(self, worker: int | str) -> bool:
-        """Drops the worker's live step; False if it had none."""
-        reply = self.client.request("POST", f"{self._path}/abort", {"worker": worker})
+    def abort(self, worker: int | str, number: int | None = None) -> bool:
+        """Drops the worker's live step; False if it had none. number: only that step."""
+        body = {"worker": worker, **({} if number is None else {"number": number})}
+        reply = self.client.request("POST", f"{self._path}/abort", body)
         return bool(reply.get("aborted"))
+
+    def lockstep(self, workers: Sequence[int | str]) -> None:
+        """From now on the team's forwards wait for the next steps of these workers."""
+        self.client.request("POST", f"{self._path}/lockstep", {"workers": list(workers)})
 
     def snapshot(self) -> Snapshot:
         return snapshot(self.client.request("GET", self._path))
@@ -330,7 +339,7 @@ def _step_body(
     text: str | Sequence[int],
     sampling_params: Mapping[str, Any],
     end: str,
-    logprobs: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     fed = {"text": text} if isinstance(text, str) else {"input_ids": list(text)}
     body = {
@@ -338,7 +347,7 @@ def _step_body(
         "reader": reader,
         "sampling_params": dict(sampling_params),
         "end": end,
-        **logprobs,
+        **options,
     }
     if worker is not None:
         body["worker"] = worker

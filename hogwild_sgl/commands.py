@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hogwild_sgl.formatting import Formatting, check_workers
+from hogwild_sgl.transcript import Check
 
 WHO = ("random", "first", "all")
 
@@ -125,8 +126,10 @@ class WorkerStart:
 class Write:
     """Let a worker write a step: feed ``text``, then generate.
 
-    check: ``text`` ends in the redundancy check. attempt: 1, or more if the step was
-    dropped before. seed: SGLang's ``sampling_seed``.
+    until: the team's forwards at which the step ends at the latest. check: ``text`` ends in
+    the redundancy check. attempt: 1, or more if the step was dropped before. seed: SGLang's
+    ``sampling_seed``. ahead: the step begins when the worker's live one has been published;
+    separator: is then fed before ``text`` unless that one ended in a blank line.
     """
 
     worker: int
@@ -135,8 +138,19 @@ class Write:
     attempt: int
     text: str
     max_new_tokens: int
+    until: int
     check: bool
     seed: int
+    ahead: bool = False
+    separator: str = ""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A redundancy check has been answered. Act on it (``Driver.steer``, ``set_check``)
+    before the next poll: later steps go by it."""
+
+    check: Check
 
 
 @dataclass(frozen=True)
@@ -160,9 +174,10 @@ class SayHint:
 
 @dataclass(frozen=True)
 class AbortStep:
-    """Drop the worker's live step; tell the driver with ``dropped``."""
+    """Drop the worker's live step if it is this one; tell the driver with ``dropped``."""
 
     worker: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -177,30 +192,4 @@ class Done:
     answer: str | None = None
 
 
-Command = Write | ReadAnswer | SayHint | AbortStep | Done
-
-
-@dataclass
-class Live:
-    """The driver's note of a live step (internal)."""
-
-    write: Write
-    start: int
-    steer: str = ""
-    text: str = ""
-    tokens: int = 0
-    aborting: bool = False
-
-
-@dataclass
-class WorkerNote:
-    """The driver's note of a worker (internal)."""
-
-    steps: int
-    separated: bool
-    first: bool = True
-    attempts: int = 0
-    retired: bool = False
-    steer: str = ""
-    check: tuple[int, int] | None = None
-    live: Live | None = field(default=None)
+Command = Write | Answered | ReadAnswer | SayHint | AbortStep | Done

@@ -1,31 +1,38 @@
 """The driver of a team: who writes what next, and when it is over. No I/O, no threads.
 
 Whoever runs it (the DSL, a loop in the server, a benchmark) asks :meth:`Driver.poll` for
-commands, carries them out, and tells the driver what happened:
+commands until there are none, carries them out, and tells the driver what happened:
 
     driver = Driver(rules)
     while not over:
-        for command in driver.poll(): ...        # Write, ReadAnswer, SayHint, AbortStep, Done
-        driver.started(...) / progressed(...) / published(...) / dropped(...)
+        while commands := driver.poll(): ...     # Write, Answered, ReadAnswer, ..., Done
+        driver.started(...) / progressed(...) / published(...) / dropped(...) / not_begun(...)
 
 Steps. A step is fed the separator (unless the worker carries a blank line from its last
 step, which then comes first), the step prefix, on the first step an opener, and after a
 `steer` its text; then the worker generates.
 
-Budget. It is counted in the team's sequential forward passes, not in tokens. The driver
-knows them from each step's record and, between records, from the tokens a live step has
-yielded since it began (one token is one pass). No step is given more new tokens than
-there are passes left.
+One step ahead. As soon as a step has begun the driver asks for the one behind it, marked as
+ahead, so that it can begin in the forward after the first one is published. What it is fed
+is decided there and then; what comes later (a check that falls due, a text to steer by) is
+put into the step after it.
+
+Budget. It is counted in the team's sequential forward passes, not in tokens. Each step says
+at which forward it ends at the latest, and the server ends it there.
 
 Redundancy check. Every so many generated tokens, summed over the workers, one is due. It
-is put to one worker, drawn from the seed, at the start of that worker's next step: the
-question is fed after the step prefix and the worker simply goes on writing. So the check
-costs no forward pass of its own, the others read question and answer, and the answer is
-the way the generated text begins: yes, no, or unclear. (Section 3.3 of the paper.
-Scoring "yes" against "no" with readers would always give an answer, but stops the worker
-for a round trip and puts a word into its mouth.)
+is put to one worker, drawn from the seed, at the start of that worker's next step that has
+not been asked for: the question is fed after the step prefix and the worker simply goes on
+writing. So the check costs no forward pass of its own, the others read question and answer,
+and the answer is the way the generated text begins: yes, no, or unclear. (Section 3.3 of
+the paper. Scoring "yes" against "no" with readers would always give an answer, but stops
+the worker for a round trip and puts a word into its mouth.)
 
-Determinism. Draws depend on the seed and on how many draws came before, nothing else.
+Determinism. The driver goes by published steps in the order of (forward, worker), whatever
+the order in which it hears of them, and counts the tokens of published steps only. Draws
+depend on the seed and on how many draws came before. So what the workers are fed follows
+from what they write. Only what is asked for in the middle of a step goes by the clock of
+the messages: probes, hints and retries.
 """
 
 from __future__ import annotations
@@ -35,20 +42,21 @@ from collections.abc import Iterable, Sequence
 from hogwild_sgl import seeds
 from hogwild_sgl.commands import (
     AbortStep,
+    Answered,
     CheckRule,
     Command,
     Done,
     FinishedStep,
-    Live,
     LiveText,
     ReadAnswer,
     Rules,
     SayHint,
-    WorkerNote,
     WorkerStart,
     Write,
 )
+from hogwild_sgl.timeline import PUBLISHED, STARTED, Happened, Heard, Timeline
 from hogwild_sgl.transcript import Check
+from hogwild_sgl.worker_note import Ended, Extra, Planned, WorkerNote
 
 # Drops of one step that somebody else may cause before the driver gives up.
 MAX_DROPS = 8
@@ -74,20 +82,24 @@ class Driver:
         self.tokens = 0
         self.checks: list[Check] = []
         self._notes = [WorkerNote(s.steps, s.separated, first=s.steps == 0) for s in starts]
-        self._began = self._clock = passes
+        self._time = Timeline(passes, [s.steps for s in starts])
+        self._began = self._reached = passes
+        self._until = passes + rules.budget
         self._check = rules.check
         self._next_check = rules.check.every if rules.check else 0
         self._draws = 0
         self._probes = sorted(set(rules.probe_at), reverse=True)
         self._hints = sorted(rules.hints, reverse=True)
-        self._aborts: list[int] = []
+        self._ahead: list[Write] = []
+        self._aborts: list[AbortStep] = []
         self._stopped: Done | None = None
         self._over = False
 
     @property
     def passes(self) -> int:
-        """Passes used since the driver took over, as far as it has been told."""
-        return self._clock - self._began
+        """Passes used since the driver took over, as far as it has been told; once a stop
+        rule has ended the run, those at which it did."""
+        return (self._reached if self._stopped else self._time.clock) - self._began
 
     @property
     def left(self) -> int:
@@ -100,83 +112,68 @@ class Driver:
 
     @property
     def live(self) -> tuple[int, ...]:
-        """Workers with a live step."""
-        return tuple(i for i, note in enumerate(self._notes) if note.live)
+        """Workers that are writing, or have been asked to."""
+        return tuple(i for i, note in enumerate(self._notes) if note.current)
 
     def poll(self) -> list[Command]:
-        """What is to be done now. Each command is given once; Done is the last."""
+        """What is to be done now; poll again until it is nothing. Done is the last."""
         if self._over:
             return []
-        commands: list[Command] = [AbortStep(worker) for worker in self._take_aborts()]
+        answered = self._go_on()
+        if answered is not None:
+            return [Answered(answered)]
+        commands: list[Command] = [*self._take(self._aborts)]
         commands += self._due_hints()
         commands += self._due_probes()
         if self._stopped is None:
+            commands += self._take(self._ahead)
             commands += self._writes()
             if not self.live:
-                self._stopped = Done("budget" if self.left == 0 else "workers_ended")
+                used = any(note.over for note in self._notes) or self._reached >= self._until
+                self._stopped = Done("budget" if used else "workers_ended")
         if self._stopped is not None:
             self._over = True
             commands.append(self._stopped)
         return commands
 
     def started(self, worker: int, passes: int) -> None:
-        """The step of the last Write has been admitted; the team had used ``passes``."""
-        live = self._live(worker)
-        live.start = max(live.start, passes)
-        self._advance(passes)
+        """The worker's next step has been admitted; the team had used ``passes``."""
+        self._heard(worker)
+        self._time.started(worker, passes)
 
     def progressed(self, worker: int, text: str, tokens: int) -> None:
         """The live step grew by ``text``, ``tokens`` tokens long."""
-        live = self._live(worker)
-        live.text += text
-        live.tokens += tokens
-        self._count(tokens)
-        self._advance(live.start + live.tokens)
+        self._live(worker)
+        self._time.progressed(worker, text, tokens)
 
     def published(
         self, worker: int, *, text: str, output_tokens: int, passes: int, finish: str
-    ) -> list[Check]:
+    ) -> None:
         """The live step is published: its whole generated text, the team's forwards now,
-        and why it ended. Returns the redundancy check that it answered, if any; call
-        :meth:`steer` or :meth:`set_check` before the next poll to act on it."""
-        note, live = self._notes[worker], self._live(worker)
-        self._count(output_tokens - live.tokens)
-        self._advance(passes)
-        write, due = live.write, note.check
-        note.live, note.attempts, note.first = None, 0, False
-        note.steps = write.number
-        note.separated = finish == "sentence"
-        note.retired = finish in RETIRING
-        answered = []
-        if write.check and due is not None:
-            note.check = None
-            answer = self.rules.formatting.check_answer(text)
-            answered = [Check(worker, write.name, write.number, *due, answer)]
-            self.checks += answered
-        step = FinishedStep(
-            worker, write.name, write.number, write.text, text, output_tokens, finish
-        )
-        self._apply_stop(step)
-        self._find_conflicts(step)
-        return answered
+        and why it ended. A redundancy check that it answered comes as a command."""
+        self._live(worker)
+        last = finish in RETIRING or passes >= self._until
+        ended = Ended(text, output_tokens, finish)
+        self._time.published(worker, passes, ended, last=last)
 
     def dropped(self, worker: int) -> None:
-        """The live step left nothing behind; it will be written again while passes last.
+        """The live step left nothing behind; it will be written again while passes last,
+        and so will the one that was asked for ahead of time. If that happens again and
+        again, polling raises RuntimeError."""
+        self._heard(worker)
+        self._time.dropped(worker, (None, False))
 
-        RuntimeError if that happens again and again without an end.
-        """
-        live, note = self._live(worker), self._notes[worker]
-        if note.attempts > self.rules.max_retries + MAX_DROPS:
-            raise RuntimeError(
-                f"{live.write.name} [{live.write.number}] has been dropped {note.attempts} "
-                f"times; does another client abort it?"
-            )
-        note.steer = live.steer + note.steer
-        note.live = None
+    def not_begun(self, write: Write, *, spent: bool = False) -> None:
+        """The step of this command has been refused: there is nothing to go on from, or
+        (spent) the team has used the forwards it was given."""
+        self._heard(write.worker)
+        self._time.not_begun(write.worker, (write, spent), last=spent)
 
     def steer(self, worker: int, text: str) -> None:
-        """Feed ``text`` after the prefix of the worker's next step."""
-        self._notes[worker].steer += text
+        """Feed ``text`` after the prefix of the worker's next step that has not been asked
+        for yet."""
+        note = self._notes[worker]
+        note.extra = Extra(note.extra.steer + text, note.extra.due)
 
     def set_check(self, rule: CheckRule | None) -> None:
         """Change the redundancy check; the next one is due after ``rule.every`` tokens."""
@@ -196,29 +193,117 @@ class Driver:
             seed=seeds.sampling_seed(self.rules.seed, "probe", budget),
         )
 
-    def _writes(self) -> Iterable[Write]:
-        for worker, note in enumerate(self._notes):
-            if note.live is None and not note.retired and self.left > 0:
-                write = self._write(worker, note)
-                note.live = Live(write, start=self._clock, steer=note.steer)
-                note.steer = ""
-                yield write
+    # What happened, in order.
 
-    def _write(self, worker: int, note: WorkerNote) -> Write:
-        rules, name = self.rules, self.rules.workers[worker]
-        number = note.steps + 1
-        note.attempts += 1
-        text = "" if note.separated else rules.formatting.separator
-        text += rules.formatting.step_header(name, number)
-        asked = note.check is not None and self._check is not None
-        if note.first and not asked:
+    def _go_on(self) -> Check | None:
+        """Takes in what has happened, up to a check that has been answered."""
+        while self._stopped is None and (what := self._time.next()) is not None:
+            self._reached = max(self._reached, what.passes)
+            if what.kind == PUBLISHED:
+                answered = self._was_published(what)
+                if answered is not None:
+                    return answered
+            elif what.kind == STARTED:
+                self._has_begun(what)
+            else:
+                self._was_lost(what.worker, *what.data)
+        return None
+
+    def _has_begun(self, what: Happened) -> None:
+        note = self._notes[what.worker]
+        if note.current is None:
+            raise ValueError(f"{self.rules.workers[what.worker]} was not asked for a step")
+        left = self._until - what.passes - 1
+        if left > 0 and note.ahead is None:
+            note.ahead = self._plan(what.worker, note.current.write.number + 1, left, ahead=True)
+            self._ahead.append(note.ahead.write)
+
+    def _was_published(self, what: Happened) -> Check | None:
+        note, ended = self._notes[what.worker], what.data
+        assert note.current is not None
+        write, due = note.current.write, note.current.extra.due
+        note.steps, note.first, note.drops = write.number, False, 0
+        note.separated = ended.finish == "sentence"
+        note.retired = ended.finish in RETIRING
+        note.current, note.ahead = note.ahead, None
+        if note.retired or what.passes >= self._until:
+            note.current = None
+        self._count(ended.tokens, what.passes)
+        step = FinishedStep(
+            *(what.worker, write.name, write.number, write.text),
+            *(ended.text, ended.tokens, ended.finish),
+        )
+        self._apply_stop(step)
+        self._find_conflicts(step)
+        if not write.check or due is None:
+            return None
+        answer = self.rules.formatting.check_answer(ended.text)
+        self.checks.append(Check(what.worker, write.name, write.number, *due, answer))
+        return self.checks[-1]
+
+    def _was_lost(self, worker: int, refused: Write | None, spent: bool) -> None:
+        """refused: the step that could not be begun; None if the live one was dropped."""
+        note = self._notes[worker]
+        if refused is not None and note.ahead and note.ahead.write == refused:
+            note.extra, note.ahead = note.ahead.extra + note.extra, None
+        live = self._time.heard[worker].live
+        lost = note.current is not None and not live
+        if not lost or (refused is not None and note.current.write != refused):
+            return
+        if spent:
+            note.over, note.current = True, None
+            return
+        note.drops += 1
+        if note.drops > self.rules.max_retries + MAX_DROPS:
+            raise RuntimeError(
+                f"{self.rules.workers[worker]} [{note.current.write.number}] has been dropped "
+                f"{note.drops} times; does another client abort it?"
+            )
+        note.again = note.current.extra
+        if note.ahead is not None:
+            note.extra = note.ahead.extra + note.extra
+        self._ahead = [write for write in self._ahead if write.worker != worker]
+        note.current = note.ahead = None
+
+    # What is to be done.
+
+    def _writes(self) -> Iterable[Write]:
+        left = self._until - self._reached
+        for worker, note in enumerate(self._notes):
+            if note.current is None and not note.retired and not note.over and left > 0:
+                note.current = self._plan(worker, note.steps + 1, left)
+                yield note.current.write
+
+    def _plan(self, worker: int, number: int, left: int, *, ahead: bool = False) -> Planned:
+        rules, note, name = self.rules, self._notes[worker], self.rules.workers[worker]
+        if note.again is not None:
+            extra, note.again = note.again, None
+        else:
+            extra, note.extra = note.extra, Extra()
+        attempt = note.attempts[number] = note.attempts.get(number, 0) + 1
+        text = rules.formatting.step_header(name, number)
+        if not ahead and not note.separated:
+            text = rules.formatting.separator + text
+        asked = extra.due is not None and self._check is not None
+        if note.first and not ahead and not asked:
             text += rules.formatting.opener(worker, rules.workers)
-        text += note.steer
+        text += extra.steer
         if asked:
             text += self._check.text or rules.formatting.check_text
-        limit = self.left if rules.step_tokens is None else min(self.left, rules.step_tokens)
-        seed = step_seed(rules.seed, worker, number, note.attempts)
-        return Write(worker, name, number, note.attempts, text, limit, asked, seed)
+        write = Write(
+            worker,
+            name,
+            number,
+            attempt,
+            text,
+            max_new_tokens=left if rules.step_tokens is None else min(left, rules.step_tokens),
+            until=self._until,
+            check=asked,
+            seed=step_seed(rules.seed, worker, number, attempt),
+            ahead=ahead,
+            separator=rules.formatting.separator if ahead else "",
+        )
+        return Planned(write, extra)
 
     def _due_probes(self) -> Iterable[ReadAnswer]:
         while self._probes and self._probes[-1] <= self.passes:
@@ -228,12 +313,8 @@ class Driver:
         while self._hints and self._hints[-1][0] <= self.passes:
             yield SayHint(self._hints.pop()[1])
 
-    def _take_aborts(self) -> list[int]:
-        taken, self._aborts = self._aborts, []
-        return [worker for worker in taken if self._notes[worker].live]
-
     def _apply_stop(self, step: FinishedStep) -> None:
-        if self.rules.stop is None or self._stopped is not None:
+        if self.rules.stop is None:
             return
         verdict = self.rules.stop(step)
         if verdict:
@@ -243,23 +324,27 @@ class Driver:
         if self.rules.conflict is None:
             return
         for worker, note in enumerate(self._notes):
-            live = note.live
-            if live is None or live.aborting or note.attempts > self.rules.max_retries:
+            heard = self._time.heard[worker]
+            if note.current is None or note.drops >= self.rules.max_retries or not heard.live:
                 continue
-            write = live.write
-            seen = LiveText(worker, write.name, write.number, write.attempt, write.text, live.text)
+            write = note.current.write
+            # What is being written may be a step further than what has been taken in.
+            if note.aborting == write or write.number != heard.steps + 1:
+                continue
+            seen = LiveText(worker, write.name, write.number, write.attempt, write.text, heard.text)
             if self.rules.conflict(step, seen):
-                live.aborting = True
-                self._aborts.append(worker)
+                note.aborting = write
+                self._aborts.append(AbortStep(worker, write.number))
 
-    def _count(self, tokens: int) -> None:
+    def _count(self, tokens: int, passes: int) -> None:
         self.tokens += tokens
         if self._check is None or self.tokens < self._next_check:
             return
         self._next_check = (self.tokens // self._check.every + 1) * self._check.every
         for worker in self._draw(self._check.who):
-            if self._notes[worker].check is None:
-                self._notes[worker].check = (self.tokens, self.passes)
+            note = self._notes[worker]
+            if note.extra.due is None:
+                note.extra = Extra(note.extra.steer, (self.tokens, passes - self._began))
 
     def _draw(self, who: str) -> list[int]:
         writing = [worker for worker, note in enumerate(self._notes) if not note.retired]
@@ -270,13 +355,16 @@ class Driver:
             return writing[:1]
         return [seeds.stream(self.rules.seed, "check", self._draws).choice(writing)]
 
-    def _advance(self, passes: int) -> None:
-        self._clock = max(self._clock, passes)
+    def _take(self, commands: list) -> list:
+        taken = list(commands)
+        commands.clear()
+        return taken
 
-    def _live(self, worker: int) -> Live:
+    def _heard(self, worker: int) -> Heard:
         if not 0 <= worker < len(self._notes):
             raise ValueError(f"worker {worker} of {len(self._notes)} workers")
-        live = self._notes[worker].live
-        if live is None:
+        return self._time.heard[worker]
+
+    def _live(self, worker: int) -> None:
+        if not self._heard(worker).live:
             raise ValueError(f"{self.rules.workers[worker]} has no live step")
-        return live

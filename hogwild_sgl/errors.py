@@ -51,6 +51,11 @@ class StepDropped(HogwildError):
     """The step was aborted or dropped; it left nothing behind."""
 
 
+class StepNotBegun(StepDropped):
+    """A step could not be begun: what it was to follow is gone, or ended the worker's turn,
+    or the forwards it was given have been used (``type`` is then ``out_of_forwards``)."""
+
+
 class ServerGone(HogwildError):
     """No reply: nothing listens, the connection broke, or the server went silent."""
 
@@ -71,6 +76,8 @@ _BY_STATUS: dict[int, type[HogwildError]] = {
     422: BadRequest,
     503: OutOfMemory,
 }
+OUT_OF_FORWARDS = "out_of_forwards"
+NOT_BEGUN_TYPES = frozenset({"not_begun", OUT_OF_FORWARDS})
 DROPPED_TYPES = frozenset({"aborted", "dropped"})
 
 
@@ -92,6 +99,8 @@ def error_from(status: int, body: Any) -> HogwildError:
             return ProtocolError(f"HTTP {status}: {body!r}", status=status)
         error = body
     message, kind = str(error.get("message", body)), str(error.get("type", ""))
+    if kind in NOT_BEGUN_TYPES:
+        return StepNotBegun(message, status=status, type=kind)
     if kind in DROPPED_TYPES:
         return StepDropped(message, status=status, type=kind)
     return _BY_STATUS.get(status, HogwildError)(message, status=status, type=kind)

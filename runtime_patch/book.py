@@ -6,42 +6,29 @@ calls SGLang's tree, pool and sockets and nothing else.
 
 from __future__ import annotations
 
-import logging
+import time
 from array import array
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from runtime_patch import lockstep
+from runtime_patch.admission import (
+    DROPPED,
+    TURN_OVER,
+    Requests,
+    TeamError,
+    check_passes,
+    check_view,
+    not_begun,
+)
 from runtime_patch.attention.plan import Segment, View
 from runtime_patch.record import Recorder
-from runtime_patch.step_request import StepReq
+from runtime_patch.step_request import FinishSentence, StepReq
 from runtime_patch.teams import Kind, Part, PublishedStep, Team, TeamState
 from runtime_patch.tree import HogwildRadixCache
-
-logger = logging.getLogger(__name__)
-
-
-class TeamError(Exception):
-    """A command or request that the book refuses."""
-
-    def __init__(self, message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST):
-        super().__init__(message)
-        self.status = status
-
-
-class Requests(Protocol):
-    """What the book asks of SGLang's scheduler about requests."""
-
-    def abort(self, rid: str) -> None:
-        """Abort a running, queued or parked request."""
-
-    def enqueue(self, req: StepReq) -> None:
-        """Put a parked request into the waiting queue."""
-
-    def refuse(self, req: StepReq, message: str, status: HTTPStatus) -> None:
-        """End a request that is in no queue with an error."""
 
 
 class TeamBook:
@@ -102,13 +89,20 @@ class TeamBook:
             self._requests.abort(writer.rid)
         return {"aborted": writer is not None}
 
+    def lockstep(self, name: str, workers: list[int]) -> dict:
+        """From now on the team's forwards wait for the next steps of these workers."""
+        team = self.find(name)
+        team.lockstep, team.waiting_since = set(workers), None
+        self._release(team)
+        return {}
+
     def inspect(self, name: str) -> dict:
         team = self.find(name)
         return {
             "history_tokens": team.history_tokens,
             "team_forwards": team.forwards,
             "readers": sum(writer.kind is Kind.READER for writer in team.others.values()),
-            "kv_tokens": self.kv_tokens(team),
+            "kv_tokens": team.kv_tokens,
         }
 
     def find(self, name: str) -> Team:
@@ -119,13 +113,6 @@ class TeamBook:
     def close_all(self, reason: str) -> None:
         for name in list(self.teams):
             self.close(name, reason)
-
-    def kv_tokens(self, team: Team) -> int:
-        """KV slots the team keeps from being reused, each counted once."""
-        stored = [part.segment.slots for part in team.parts.values()]
-        stored += [step.segment.slots for step in team.published]
-        held = len(torch.unique(torch.cat(stored))) if stored else 0
-        return held + sum(writer.written for writer in team.writers())
 
     # Requests.
 
@@ -140,7 +127,9 @@ class TeamBook:
         after_live: a step that begins with its worker's carried token, as soon as the
         worker's live step (if there is one) has been published.
         behind: request id of the worker's live step when this one was asked for. If it has
-        been dropped meanwhile, this one is refused."""
+        been dropped meanwhile, this one is refused.
+
+        A step that has to wait is marked as parked; the caller leaves it out of the queue."""
         team = self.find(req.team)
         if team.closing is not None or len(team.parts) == 0:
             raise TeamError(f"team {req.team} is closed", HTTPStatus.GONE)
@@ -148,49 +137,52 @@ class TeamBook:
             raise TeamError(f"team {req.team} has no worker {req.worker}")
         live = team.live.get(req.worker)
         if behind not in (None, team.newest.get(req.worker), live and live.rid):
-            message = "the live step that this one was to follow has been dropped"
-            raise TeamError(message, HTTPStatus.CONFLICT)
+            raise not_begun(DROPPED)
+        if after_live and req.worker in team.turn_over and req.worker not in team.live:
+            raise not_begun(TURN_OVER)
+        check_passes(team, req)
         try:
             if after_live and req.worker in team.live:
                 team.queue(req)
                 req.parked = True
             else:
                 if after_live:
-                    self._carry_into(req)
+                    self._go_on(team, req)
                 self._check_room(team, req)
                 team.add(req)
         except ValueError as error:
             raise TeamError(str(error), HTTPStatus.CONFLICT) from error
         self.writers[req.rid] = req
+        if req.worker in team.lockstep and not req.parked:
+            req.parked = not team.together
+            self._release(team)
 
-    def _carry_into(self, req: StepReq) -> None:
-        carried = self.teams[req.team].carried.get(req.worker)
-        if carried is not None:
-            req.feed_first(carried)
+    def _go_on(self, team: Team, req: StepReq) -> None:
+        req.go_on_from(team.carried.get(req.worker), req.worker in team.after_a_break)
 
-    def _begin_queued(self, team: Team, worker: int) -> None:
-        """The worker is free: its queued step joins the very next forward."""
-        req = team.queued.pop(worker, None)
+    def _begin_queued(self, team: Team, before: StepReq) -> None:
+        """A step has been published: the one behind it is its worker's live one now. It
+        joins the very next forward, unless the team waits for another worker's."""
+        req = team.queued.pop(before.worker, None)
         if req is None:
             return
-        req.parked = False
-        self._carry_into(req)
         team.add(req)
         try:
+            if before.ends_turn:
+                raise not_begun(TURN_OVER)
+            self._go_on(team, req)
+            check_passes(team, req)
             self._check_room(team, req)
         except TeamError as error:
-            self._requests.refuse(req, str(error), error.status)
-        else:
-            self._requests.enqueue(req)
+            team.lockstep.discard(req.worker)
+            self._requests.refuse(req, error)
+
+    def _release(self, team: Team) -> None:
+        lockstep.release(team, self._requests.enqueue)
 
     def _check_room(self, team: Team, req: StepReq) -> None:
         view = sum(map(len, TeamState(team, self._written({})).view(req)))
-        fed, budget = len(req.origin_input_ids), req.sampling_params.max_new_tokens
-        if view + fed + budget > self._context_length:
-            raise TeamError(
-                f"the view has {view} tokens, {fed} would be fed and up to {budget} written: "
-                f"{view + fed + budget} in all, but the context holds {self._context_length}"
-            )
+        check_view(view, req, self._context_length)
 
     def parked(self) -> list[StepReq]:
         return [req for req in self.writers.values() if req.parked]
@@ -198,16 +190,6 @@ class TeamBook:
     def belongs(self, req: Any) -> bool:
         """Is it a team's request (a writer, or a prompt or header being prefilled)?"""
         return req.rid in self.writers or req.rid in self._pins
-
-    def check_pool(self, tokens: int) -> None:
-        """Raise TeamError if so many tokens could not be written into an empty pool."""
-        pool = self.tree.token_to_kv_pool_allocator.size
-        if tokens >= pool:
-            raise TeamError(
-                f"the text has {tokens} tokens, but the KV pool holds {pool}: shorten it, or start "
-                "the server with a larger --max-total-tokens",
-                HTTPStatus.SERVICE_UNAVAILABLE,
-            )
 
     def tell_refused(self, name: str, rid: str) -> None:
         """The request ``rid`` was for a team, but the book did not take it."""
@@ -252,7 +234,7 @@ class TeamBook:
         self._emit("dropped", team.name, {"rid": req.rid, "reason": reason, **self._counts(req)})
         if req.kind is Kind.STEP and req.worker in team.queued and req.worker not in team.live:
             # What was queued was meant to go on from the step that is gone.
-            self._requests.abort(team.queued[req.worker].rid)
+            self._requests.refuse(team.queued[req.worker], not_begun(DROPPED))
         self._finish_closing(team)
 
     # Forwards.
@@ -294,9 +276,20 @@ class TeamBook:
             if rid not in in_batch and writer.kv.holds_kv
         } | in_batch
 
+    def in_lockstep(self, req: Any) -> bool:
+        return req.rid in self.writers and req.worker in self.teams[req.team].lockstep
+
+    def held(self, reqs: Iterable[Any], chunking: bool) -> list[int]:
+        """Places of the running requests that sit out the next forward, see lockstep.py."""
+        teams = [team for team in self.teams.values() if team.lockstep]
+        for team in teams:
+            if lockstep.give_up(team, time.monotonic()):
+                self._release(team)
+        return lockstep.held_rows(reqs, {t.name for t in teams if lockstep.waits(t, chunking)})
+
     def count_forward(self, reqs: Iterable[Any]) -> None:
         """Count a forward for the requests and teams that had rows in it."""
-        worked = set()
+        worked, reqs = set(), list(reqs)
         for req in reqs:
             if not isinstance(req, StepReq) or req.rid not in self.writers:
                 continue
@@ -305,10 +298,14 @@ class TeamBook:
                 req.history_start = team.history_tokens
                 self._emit("start", team.name, {"rid": req.rid, **self._counts(req)})
             req.forwards += 1
-            if req.kind is Kind.STEP:
+            # In lockstep a doomed step may run while the others wait, which is no pass.
+            if req.kind is Kind.STEP and not (team.lockstep and req.doomed):
                 worked.add(team.name)
         for name in worked:
             self.teams[name].forwards += 1
+        for req in reqs:
+            if isinstance(req, StepReq) and req.until is not None and req.rid in self.writers:
+                req.out_of_passes = self.teams[req.team].forwards >= req.until
 
     def settle(self, reqs: Iterable[Any]) -> None:
         """After a forward: publish or drop the steps that ended in it.
@@ -323,6 +320,8 @@ class TeamBook:
                 self._end_reader(req)
             else:
                 self.drop(req, "aborted")
+        for team in {req.team for req in ended} & self.teams.keys():
+            self._release(self.teams[team])
 
     # Inside.
 
@@ -338,9 +337,8 @@ class TeamBook:
         segment = Segment((team.name, index), node.value, 0)
         team.published.append(PublishedStep(index, req.worker, tokens, segment, node))
         if req.worker is not None:
-            team.carried.pop(req.worker, None)
-            if req.carried is not None:
-                team.carried[req.worker] = req.carried
+            at_break = isinstance(req.finished_reason, FinishSentence)
+            team.leave_off(req.worker, req.carried, at_break=at_break, turn_over=req.ends_turn)
             team.newest[req.worker] = req.rid
         self._forget(team, req)
         self._recorder.event("publish", team.name, rid=req.rid, worker=req.worker, index=index)
@@ -358,7 +356,9 @@ class TeamBook:
             },
         )
         if req.worker is not None and req.kind is Kind.STEP:
-            self._begin_queued(team, req.worker)
+            self._begin_queued(team, req)
+            if req.ends_turn or req.out_of_passes:
+                team.lockstep.discard(req.worker)
         self._finish_closing(team)
 
     def _end_reader(self, req: StepReq) -> None:

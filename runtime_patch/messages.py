@@ -20,8 +20,10 @@ class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         voice from outside.
     key: the team's, which only the server process knows; without it anybody's request could
         pose as a team's.
-    ends_by_rule, after_live, behind: of a worker's step, see ``step_request.py`` and
-        ``book.py``.
+    ends_by_rule, after_live, behind, until: of a worker's step, see ``step_request.py``
+        and ``book.py``.
+    separated: the tokens to feed instead of the request's own where the worker's text does
+        not end in a blank line: the same text with a separator in front.
     """
 
     kind: Kind
@@ -31,6 +33,8 @@ class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends_by_rule: bool = False
     after_live: bool = False
     behind: str | None = None
+    until: int | None = None
+    separated: list[int] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is Kind.STEP and self.worker is None:
@@ -38,7 +42,7 @@ class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TeamCommand(BaseReq, kw_only=True):
-    """Server to scheduler: ``open``, ``close``, ``abort`` or ``inspect`` a team.
+    """Server to scheduler: ``open``, ``close``, ``abort``, ``lockstep`` or ``inspect`` a team.
 
     dp_rank: the replica that holds the team; the others ignore the command.
     call: answered in a TeamReply with the same number.

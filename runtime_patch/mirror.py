@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from runtime_patch.admission import NOT_BEGUN
 from runtime_patch.errors import ServiceError
 
 
@@ -123,14 +124,23 @@ class TeamMirror:
             state.carried = data["carried"]
         self.tell({"type": "said" if live.said else "published", **line}, after=live)
 
-    def begin(self, live: LiveStep, after_live: bool = False) -> None:
+    def begin(self, live: LiveStep, after_live: bool = False, number: int | None = None) -> None:
         """Take the worker for a step, or answer 409 if it has a live one.
 
-        after_live: with a live one, take the place behind it."""
+        after_live: with a live one, take the place behind it. number: answer 409 unless it
+        is the number that the step has then."""
         if live.reader or live.worker is None:
             self.unnumbered[live.rid] = live
             return
         state = self.workers[live.worker]
+        found = state.steps + (1 if state.live is None else 2)
+        if number not in (None, found):
+            raise ServiceError(
+                f"this would be step {found} of {state.name}, not {number}: what it was to follow "
+                "has been dropped, or somebody else writes for that worker",
+                HTTPStatus.CONFLICT,
+                NOT_BEGUN,
+            )
         if state.live is None:
             state.live = live
         elif not after_live:

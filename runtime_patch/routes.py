@@ -15,13 +15,15 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from runtime_patch.errors import ServiceError
-from runtime_patch.schemas import AbortStep, OpenTeam, Say, WriteStep
+from runtime_patch.schemas import AbortStep, Lockstep, OpenTeam, Say, WriteStep
 from runtime_patch.service import TeamService
 from runtime_patch.writing import Writing
 
 T = TypeVar("T")
 
 DISCONNECT_POLL = 0.2
+# Seconds between the comments on a stream whose step has not begun.
+SIGN_OF_LIFE = 1.0
 
 
 class _ErrorRoute(APIRoute):
@@ -101,6 +103,11 @@ def make_router(service: TeamService) -> APIRouter:
         if not body.stream:
             return await _unless_gone(request, writing.result())
         events = writing.run()
+        if writing.waits:
+            # It may wait long. With its headers sent and a comment now and then the client
+            # knows that it is not forgotten; a refusal comes as an event.
+            stream = _sse(anext(events), events)
+            return StreamingResponse(stream, media_type="text/event-stream")
         # The first event is awaited here, so that a refusal has its own status.
         first = await _unless_gone(request, anext(events))
         return StreamingResponse(_sse(first, events), media_type="text/event-stream")
@@ -112,7 +119,11 @@ def make_router(service: TeamService) -> APIRouter:
 
     @router.post("/teams/{team}/abort")
     async def abort(team: str, body: AbortStep) -> dict:
-        return {"aborted": await service.abort(service.find(team), body.worker)}
+        return {"aborted": await service.abort(service.find(team), body.worker, body.number)}
+
+    @router.post("/teams/{team}/lockstep")
+    async def lockstep(team: str, body: Lockstep) -> dict:
+        return {"lockstep": await service.lockstep(service.find(team), body.workers)}
 
     @router.get("/teams/{team}/events")
     async def events(team: str, hold: bool = False) -> StreamingResponse:
@@ -124,15 +135,24 @@ def make_router(service: TeamService) -> APIRouter:
 
 
 async def _sse(
-    first: dict, events: AsyncIterator[dict], done: str | None = "[DONE]"
+    first: dict | Awaitable[dict], events: AsyncIterator[dict], done: str | None = "[DONE]"
 ) -> AsyncIterator[str]:
+    """first: the first event, or what it will be."""
+    waiting = None if isinstance(first, dict) else asyncio.ensure_future(first)
     try:
-        yield _line(first)
+        while waiting is not None and not waiting.done():
+            await asyncio.wait([waiting], timeout=SIGN_OF_LIFE)
+            if not waiting.done():
+                yield ": waiting\n\n"
+        yield _line(first if waiting is None else waiting.result())
         async for event in events:
             yield _line(event)
     except ServiceError as error:
         yield _line({"type": "error", **error.body()})
     finally:
+        if waiting is not None and not waiting.done():
+            waiting.cancel()
+            await asyncio.wait([waiting])
         await events.aclose()
     if done:
         yield f"data: {done}\n\n"

@@ -93,6 +93,9 @@ class WriteStep(Body):
     sampling_params: dict[str, Any] = Field(default_factory=dict)
     end: Literal["sentence", "none"] = "sentence"
     after_live: bool = False
+    separator: str | None = None
+    number: int | None = Field(default=None, ge=1)
+    until_forwards: int | None = Field(default=None, ge=1)
     stream: bool = False
     return_logprob: bool = False
     logprob_start_len: int = Field(default=-1, ge=-1)
@@ -108,6 +111,10 @@ class WriteStep(Body):
             raise ValueError("after_live is for a worker's step, not for a reader")
         if self.after_live and not (self.text or self.input_ids):
             raise ValueError("a step after the live one needs a text to begin with")
+        if self.separator is not None and not (self.after_live and self.text):
+            raise ValueError("separator is for the text of a step sent with after_live")
+        if self.reader and not (self.number is None and self.until_forwards is None):
+            raise ValueError("number and until_forwards are for a worker's step, not for a reader")
         return self
 
 
@@ -122,5 +129,10 @@ class Say(Body):
         return self
 
 
+class Lockstep(Body):
+    workers: list[int | str]
+
+
 class AbortStep(Body):
     worker: int | str
+    number: int | None = Field(default=None, ge=1)

@@ -148,15 +148,22 @@ class TeamService:
             self._on_closed(mirror, reason)  # the scheduler has never had it
         await self._in_time(mirror.closed_event.wait())
 
-    async def abort(self, mirror: TeamMirror, worker: int | str) -> bool:
-        """Drop a worker's live step; wait until the worker is free."""
+    async def abort(self, mirror: TeamMirror, worker: int | str, number: int | None = None) -> bool:
+        """Drop a worker's live step; wait until the worker is free. number: only that one."""
         mirror.require_open()
         live = mirror.workers[mirror.number_of(worker)].live
-        if live is None:
+        if live is None or number not in (None, live.number):
             return False
         self.manager.abort_request(live.rid)
         await self._in_time(asyncio.shield(live.ended))
         return True
+
+    async def lockstep(self, mirror: TeamMirror, workers: list[int | str]) -> list[str]:
+        """The workers whose next steps the team's forwards wait for from now on."""
+        mirror.require_open()
+        numbers = sorted({mirror.number_of(worker) for worker in workers})
+        await self._command("lockstep", mirror.name, mirror.dp_rank, workers=numbers)
+        return [mirror.workers[number].name for number in numbers]
 
     async def snapshot(self, mirror: TeamMirror) -> dict:
         mirror.require_open()

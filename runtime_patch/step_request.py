@@ -39,10 +39,24 @@ class StepReq(Req):
     view_room: tokens by which the view may still grow, set before each forward.
     forwards: forwards it had a row in.
     taken: int64 KV slots handed to the team when it finished; None until then.
-    parked: it waits for its worker's live step, outside SGLang's queue.
+    parked: it waits outside SGLang's queue, for its worker's live step or, in lockstep, for
+        the other workers' steps.
+    until: the team's forwards at which it ends; None for no such bound. out_of_passes: they
+        have been used, set with each forward.
+    separated: the tokens to feed if the worker's text does not end in a blank line.
     """
 
-    def __init__(self, *args, team: str, kind: Kind, worker: int | None, ends_by_rule: bool, **kw):
+    def __init__(
+        self,
+        *args,
+        team: str,
+        kind: Kind,
+        worker: int | None,
+        ends_by_rule: bool,
+        until: int | None = None,
+        separated: list[int] | None = None,
+        **kw,
+    ):
         super().__init__(*args, **kw)
         # No other request may match or wait for a step's tokens: their KV depends on a view.
         self.extra_key = f"hogwild:{team}:{self.rid}"
@@ -55,14 +69,22 @@ class StepReq(Req):
         self.history_start: int | None = None
         self.taken = None
         self.parked = False
+        self.until = until
+        self.out_of_passes = False
+        self.separated = separated
 
-    def feed_first(self, token: int) -> None:
-        """Put the worker's carried token before the tokens to feed.
-
-        "No logprobs of what is fed" is kept by SGLang as a start behind the last token."""
+    def go_on_from(self, carried: int | None, after_a_break: bool) -> None:
+        """Before it begins: feed the worker's carried token first, and the separator unless
+        the worker's text ends in a blank line (``after_a_break``)."""
+        tokens = list(self.origin_input_ids)
+        if self.separated is not None and not after_a_break:
+            tokens = self.separated
+        if carried is not None:
+            tokens = [carried, *tokens]
+        # "No logprobs of what is fed" is kept by SGLang as a start behind the last token.
         if self.logprob_start_len == len(self.origin_input_ids):
-            self.logprob_start_len += 1
-        self.origin_input_ids = array("q", [token, *self.origin_input_ids])
+            self.logprob_start_len = len(tokens)
+        self.origin_input_ids = array("q", tokens)
         self.origin_input_ids_unpadded = self.origin_input_ids
 
     @property
@@ -74,6 +96,11 @@ class StepReq(Req):
     def written(self) -> int:
         """Tokens of this request that have KV."""
         return self.kv.kv_committed_len
+
+    @property
+    def ends_turn(self) -> bool:
+        """Did it end the worker's turn, or fill its view? Nothing can go on from there."""
+        return isinstance(self.finished_reason, FINISH_MATCHED_TOKEN | FinishContext)
 
     @property
     def carried(self) -> int | None:
@@ -93,6 +120,8 @@ class StepReq(Req):
         # A step that is whole when its budget is spent ended by the rule.
         if self.ends_by_rule and self._at_step_end():
             self._finish(FinishSentence())
+        elif not spent and self.out_of_passes:
+            self._finish(FINISH_LENGTH(len(self.output_ids)))
         elif not spent and self.view_room is not None and self.view_room <= 0:
             self._finish(FinishContext(len(self.output_ids)))
 
@@ -108,7 +137,7 @@ class StepReq(Req):
         return text.endswith(newest) and ends_step(text, newest)
 
 
-def refuse(req: Req, message: str, status: HTTPStatus) -> Req:
+def refuse(req: Req, message: str, status: HTTPStatus, kind: str | None = None) -> Req:
     """Let a request end at once with an error, the way SGLang ends a bad one."""
-    req.set_finish_with_abort(message, status, status.name)
+    req.set_finish_with_abort(message, status, kind or status.name)
     return req

@@ -47,6 +47,10 @@ class Writer(Protocol):
     worker: int | None
 
     @property
+    def written(self) -> int:
+        """Its tokens that have KV."""
+
+    @property
     def doomed(self) -> bool:
         """Has it been aborted, though its last forward may still come?"""
 
@@ -84,6 +88,10 @@ class Team:
     carried: per worker the last token it sampled, which has no KV yet.
     queued: per worker the step that begins when its live one is published.
     newest: per worker the request id of its last published step.
+    after_a_break: workers whose text ends in a blank line, as the step-end rule left it.
+    turn_over: workers whose last step ended their turn, or filled their view.
+    lockstep: workers that the others wait for, see ``lockstep.py``; waiting_since: seconds
+        on the monotonic clock since when they do.
     key: what the team's requests have to show, see ``messages.Purpose``.
     """
 
@@ -98,6 +106,10 @@ class Team:
     queued: dict[int, Writer] = field(default_factory=dict)
     carried: dict[int, int] = field(default_factory=dict)
     newest: dict[int, str] = field(default_factory=dict)
+    after_a_break: set[int] = field(default_factory=set)
+    turn_over: set[int] = field(default_factory=set)
+    lockstep: set[int] = field(default_factory=set)
+    waiting_since: float | None = None
     key: str = ""
     forwards: int = 0
     closing: str | None = None
@@ -125,8 +137,21 @@ class Team:
     def idle(self) -> bool:
         return not self.live and not self.others and not self.queued
 
+    @property
+    def together(self) -> bool:
+        """Has every worker in lockstep a step that is live?"""
+        return self.lockstep <= self.live.keys()
+
     def writers(self) -> list[Writer]:
         return [*self.live.values(), *self.others.values(), *self.queued.values()]
+
+    @property
+    def kv_tokens(self) -> int:
+        """KV slots the team keeps from being reused, each counted once."""
+        stored = [part.segment.slots for part in self.parts.values()]
+        stored += [step.segment.slots for step in self.published]
+        held = len(torch.unique(torch.cat(stored))) if stored else 0
+        return held + sum(writer.written for writer in self.writers())
 
     def add(self, writer: Writer) -> None:
         if writer.kind is not Kind.STEP:
@@ -149,6 +174,18 @@ class Team:
             if place.get(writer.worker) is writer:
                 del place[writer.worker]
         self.others.pop(writer.rid, None)
+
+    def leave_off(
+        self, worker: int, carried: int | None, *, at_break: bool, turn_over: bool
+    ) -> None:
+        """A step of the worker's has been published: note where its next one goes on."""
+        for workers, belongs in ((self.after_a_break, at_break), (self.turn_over, turn_over)):
+            workers.discard(worker)
+            if belongs:
+                workers.add(worker)
+        self.carried.pop(worker, None)
+        if carried is not None:
+            self.carried[worker] = carried
 
     def part_segment(self, kind: Kind) -> Segment:
         part = self.parts.get(kind)

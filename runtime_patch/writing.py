@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from runtime_patch.admission import NOT_BEGUN, OUT_OF_FORWARDS
 from runtime_patch.errors import ServiceError
 from runtime_patch.messages import Purpose
 from runtime_patch.mirror import LiveStep, TeamMirror
@@ -83,7 +84,9 @@ def _aborted(reason: dict) -> ServiceError:
     status, message = reason.get("status_code"), reason.get("message") or "aborted"
     if status is None:
         return ServiceError(message, HTTPStatus.CONFLICT, "aborted")
-    return ServiceError(message, int(status))
+    kind = reason.get("err_type")
+    ours = kind in (NOT_BEGUN, OUT_OF_FORWARDS)
+    return ServiceError(message, int(status), kind if ours else None)
 
 
 async def run_to_end(manager: Any, request: Any) -> dict:
@@ -117,6 +120,7 @@ class Writing:
         mirror.require_open()
         self.worker = None if body.worker is None else mirror.number_of(body.worker)
         self._check()
+        self.separated = self._separated()
         self.live = self._begin()
 
     # Before.
@@ -136,6 +140,12 @@ class Writing:
                 f"top_logprobs_num is {self.body.top_logprobs_num}, but the vocabulary has "
                 f"{manager.model_config.vocab_size} tokens"
             )
+
+    def _separated(self) -> list[int] | None:
+        """The tokens of the text with its separator, for a step that has one."""
+        if self.said or self.body.separator is None:
+            return None
+        return self.service.texts.inner(self.body.separator + self.body.text, None)
 
     def _begin(self) -> LiveStep:
         mirror, loop = self.mirror, asyncio.get_running_loop()
@@ -159,8 +169,13 @@ class Writing:
         )
         before = state.live if state is not None and self.after_live else None
         self.behind = before.rid if before else None
-        mirror.begin(live, self.after_live)
+        mirror.begin(live, self.after_live, None if self.said else self.body.number)
         return live
+
+    @property
+    def waits(self) -> bool:
+        """Does it wait behind its worker's live step?"""
+        return self.worker is not None and self.mirror.workers[self.worker].queued is self.live
 
     def _sglang_request(self) -> Any:
         body, live = self.body, self.live
@@ -185,6 +200,8 @@ class Writing:
             ends_by_rule=not self.said and body.end == "sentence",
             after_live=self.after_live,
             behind=self.behind,
+            until=None if self.said else body.until_forwards,
+            separated=self.separated,
         )
         return _request(self.mirror, live.rid, live.fed, sampling, purpose, **more)
 

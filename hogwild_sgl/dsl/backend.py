@@ -20,10 +20,12 @@ from sglang.lang.backend.base_backend import BaseBackend
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.choices import ChoicesDecision, ChoicesSamplingMethod
 from sglang.lang.interpreter import StreamExecutor
-from sglang.lang.ir import SglSamplingParams
+from sglang.lang.ir import SglGen, SglSamplingParams
 
+from hogwild_sgl.commands import Write
 from hogwild_sgl.dsl import scoring
 from hogwild_sgl.dsl.core import Link, TeamCore
+from hogwild_sgl.dsl.fed_text import FedText
 from hogwild_sgl.dsl.requests import is_constrained, logprobs_of, sampling_of
 from hogwild_sgl.errors import HogwildError, ServerGone, StepDropped
 from hogwild_sgl.records import StepReply, StepText
@@ -65,6 +67,17 @@ class TeamBackend(RuntimeEndpoint):
         if self._read_from is None:
             self._read_from = len(main.text_)
         self.publish_idle()
+
+    def ask(self, write: Write, expression: SglGen) -> None:
+        """Lets the worker write a step of the driver's: the request goes out at once, its
+        text and ``expression`` are appended to the worker's state."""
+        assert self.core is not None
+        executor, link = self._executors[write.worker], self.core.links[write.worker]
+        sampling = sampling_of(self, executor._resolve_sampling_params(expression.sampling_params))
+        del sampling["n"]
+        self.core.send(write, sampling)
+        executor.submit(FedText(write, link))
+        executor.submit(expression)
 
     def generate(self, s: StreamExecutor, sampling_params: SglSamplingParams) -> tuple[Any, Any]:
         if not self._ours(s):

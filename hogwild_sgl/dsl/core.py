@@ -7,15 +7,33 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hogwild_sgl.client import OpenedTeam, StepMessage
-from hogwild_sgl.commands import WorkerStart
+from hogwild_sgl.commands import WorkerStart, Write
 from hogwild_sgl.driver import step_seed
-from hogwild_sgl.dsl.events import Dropped, Event, Failed, Grown, Published, Read, Said, Started
-from hogwild_sgl.errors import HogwildError, StepDropped, TeamClosed
+from hogwild_sgl.dsl.events import (
+    Dropped,
+    Event,
+    Failed,
+    Grown,
+    NotBegun,
+    Published,
+    Read,
+    Said,
+    Started,
+)
+from hogwild_sgl.dsl.sent import SentStep
+from hogwild_sgl.errors import (
+    OUT_OF_FORWARDS,
+    HogwildError,
+    StepDropped,
+    StepNotBegun,
+    TeamClosed,
+)
 from hogwild_sgl.formatting import Formatting
 from hogwild_sgl.records import StepReply, StepStarted, StepText
 
@@ -32,6 +50,8 @@ class Link:
     sent: length of the state's text that is published. steps: its published steps.
     attempts: tries at the next one. carries: it has sampled a token that comes first in
     its next step; separated: that token ends in a blank line.
+    under_way: steps that the driver has asked for and that the worker's thread has not come
+    to yet.
     """
 
     worker: int
@@ -43,6 +63,7 @@ class Link:
     separated: bool = False
     live: bool = False
     dropping: bool = False
+    under_way: deque[SentStep] = field(default_factory=deque)
 
 
 class TeamCore:
@@ -88,6 +109,7 @@ class TeamCore:
     ) -> Iterator[StepText | StepReply]:
         """Writes a worker's step: its text as it comes, then the reply.
 
+        A step that the driver has asked for is under way already; its messages are handed on.
         A step needs a token to begin with: a worker that has neither text nor a carried
         token is given the separator. Raises StepDropped if it was aborted or the team was
         closed meanwhile.
@@ -96,11 +118,15 @@ class TeamCore:
             fed = self.formatting.separator
         link.live, link.dropping = True, False
         link.attempts += 1
+        sent = link.under_way.popleft() if link.under_way else None
         try:
             if self.closed:
                 raise TeamClosed("the team is closed")
-            messages = self.handle.stream_step(
-                link.worker, fed, self._sampling(link, sampling), end=end, **logprobs
+            messages = sent or self.handle.stream_step(
+                *(link.worker, fed),
+                self._sampling(sampling, self._seed(link)),
+                end=end,
+                **logprobs,
             )
             for message in messages:
                 self._tell(link, fed, message)
@@ -111,11 +137,31 @@ class TeamCore:
             if isinstance(error, GeneratorExit):
                 self._emit(Dropped(link.worker, fed))
                 raise
+            if sent is not None and isinstance(error, StepNotBegun):
+                spent = error.type == OUT_OF_FORWARDS
+                self._emit(NotBegun(link.worker, sent.write, spent))
+                raise
             if not self._expected(link, error):
                 self._emit(Failed(link.worker, error))
                 raise
             self._emit(Dropped(link.worker, fed))
             raise StepDropped(str(error)) from error
+
+    def send(self, write: Write, sampling: Mapping[str, Any]) -> None:
+        """Asks for a step of the driver's at once; :meth:`write` hands its messages on when
+        the worker's thread comes to it. sampling: the request's parameters but the seed."""
+        # The driver orders what it hears by forwards, and counts them in tokens.
+        sampling = {**sampling, "stream_interval": 1}
+        ahead = {"after_live": True, "separator": write.separator} if write.ahead else {}
+        messages = self.handle.stream_step(
+            *(write.worker, write.text),
+            self._sampling(sampling, write.seed),
+            end=self.formatting.end,
+            number=write.number,
+            until_forwards=write.until,
+            **ahead,
+        )
+        self.links[write.worker].under_way.append(SentStep(write, messages))
 
     def read(
         self,
@@ -146,10 +192,11 @@ class TeamCore:
             link.carries = link.separated = False
         self._emit(Said(None if link is None else link.worker, text, record))
 
-    def abort(self, link: Link) -> bool:
-        """Drops the worker's live step; False if there was none (any more)."""
+    def abort(self, link: Link, number: int | None = None) -> bool:
+        """Drops the worker's live step; False if there was none (any more). number: only
+        that step."""
         link.dropping = link.live
-        return self.handle.abort(link.worker)
+        return self.handle.abort(link.worker, number)
 
     def close(self) -> None:
         """Closes the team; live steps are dropped."""
@@ -178,8 +225,10 @@ class TeamCore:
             isinstance(error, HogwildError) and (self.closed or link.dropping)
         )
 
-    def _sampling(self, link: Link, sampling: Mapping[str, Any]) -> dict[str, Any]:
-        seed = step_seed(self.seed, link.worker, link.steps + 1, link.attempts)
+    def _seed(self, link: Link) -> int:
+        return step_seed(self.seed, link.worker, link.steps + 1, link.attempts)
+
+    def _sampling(self, sampling: Mapping[str, Any], seed: int) -> dict[str, Any]:
         own: dict[str, Any] = {**sampling, "sampling_seed": seed}
         if self._bias:
             own["logit_bias"] = self._bias

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hogwild_sgl.commands import Write
 from hogwild_sgl.records import StepRecord, StepReply
 
 
@@ -41,6 +42,16 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class NotBegun:
+    """A step that the driver asked for could not be begun. spent: the forwards it was given
+    had been used."""
+
+    worker: int
+    write: Write
+    spent: bool
+
+
+@dataclass(frozen=True)
 class Said:
     """Published without generating; worker None is a voice from outside."""
 
@@ -69,4 +80,4 @@ class Failed:
     error: BaseException
 
 
-Event = Started | Grown | Published | Dropped | Said | Read | Failed
+Event = Started | Grown | Published | Dropped | NotBegun | Said | Read | Failed

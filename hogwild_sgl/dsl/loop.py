@@ -13,6 +13,7 @@ import sglang as sgl
 
 from hogwild_sgl.commands import (
     AbortStep,
+    Answered,
     Command,
     Done,
     ReadAnswer,
@@ -20,7 +21,15 @@ from hogwild_sgl.commands import (
     Write,
 )
 from hogwild_sgl.driver import Driver
-from hogwild_sgl.dsl.events import Dropped, Event, Failed, Grown, Published, Started
+from hogwild_sgl.dsl.events import (
+    Dropped,
+    Event,
+    Failed,
+    Grown,
+    NotBegun,
+    Published,
+    Started,
+)
 from hogwild_sgl.errors import TeamClosed
 from hogwild_sgl.records import StepReply
 from hogwild_sgl.stops import finished_answer
@@ -54,8 +63,10 @@ def drive(team: Team, driver: Driver, sampling: Mapping[str, Any]) -> Outcome:
     run = _Run(team, driver, sampling)
     end = team.on_event(run.events.put)
     team.core.keep_writing = True
+    team.core.handle.lockstep(team.names)
     try:
         done = run.until_done()
+        team.core.handle.lockstep([])
     finally:
         team.core.keep_writing = False
         end()
@@ -82,10 +93,11 @@ class _Run:
 
     def until_done(self) -> Done:
         while True:
-            for command in self.driver.poll():
-                if isinstance(command, Done):
-                    return self._finish(command)
-                self._carry_out(command)
+            while commands := self.driver.poll():
+                for command in commands:
+                    if isinstance(command, Done):
+                        return self._finish(command)
+                    self._carry_out(command)
             self._take(self._next_event())
             while not self.events.empty():
                 self._take(self.events.get())
@@ -102,11 +114,12 @@ class _Run:
 
     def _carry_out(self, command: Command) -> None:
         if isinstance(command, Write):
-            state = self.team[command.worker]
-            state += command.text
-            state += sgl.gen(
-                f"step_{command.number}", max_tokens=command.max_new_tokens, **self.sampling
-            )
+            name, limit = f"step_{command.number}", command.max_new_tokens
+            self.team.ask(command, sgl.gen(name, max_tokens=limit, **self.sampling))
+        elif isinstance(command, Answered):
+            check = command.check
+            if check.answer == "yes" and (text := self.team.answered_yes(check)):
+                self.driver.steer(check.worker, text)
         elif isinstance(command, ReadAnswer):
             reader = threading.Thread(target=self._probe, args=(command,))
             self._readers.append(reader)
@@ -114,7 +127,8 @@ class _Run:
         elif isinstance(command, SayHint):
             self.team.say(command.text)
         elif isinstance(command, AbortStep):
-            self.team.abort(command.worker)
+            core = self.team.core
+            core.abort(core.links[command.worker], command.number)
 
     def _take(self, event: Event) -> None:
         driver = self.driver
@@ -126,19 +140,19 @@ class _Run:
             if self.team.core.closed:
                 raise TeamClosed("the team was closed while its workers were writing")
             driver.dropped(event.worker)
+        elif isinstance(event, NotBegun):
+            driver.not_begun(event.write, spent=event.spent)
         elif isinstance(event, Failed):
             raise event.error
         elif isinstance(event, Published):
             step = event.reply.step
-            for check in driver.published(
+            driver.published(
                 event.worker,
                 text=event.reply.text,
                 output_tokens=step.output_tokens,
                 passes=step.team_forwards,
                 finish=step.finish_type,
-            ):
-                if check.answer == "yes" and (text := self.team.answered_yes(check)):
-                    driver.steer(event.worker, text)
+            )
 
     def _finish(self, done: Done) -> Done:
         for reader in self._readers:

@@ -18,12 +18,12 @@ from typing import Any, Self
 
 from sglang.lang.backend.runtime_endpoint import RuntimeEndpoint
 from sglang.lang.interpreter import ProgramState, ProgramStateGroup
-from sglang.lang.ir import SglConstantText
+from sglang.lang.ir import SglConstantText, SglGen
 from sglang.lang.tracer import StopTracing, TracerProgramState
 
 from hogwild_sgl import prompts
 from hogwild_sgl.client import Client
-from hogwild_sgl.commands import CheckRule, ConflictRule, Rules, StopRule
+from hogwild_sgl.commands import CheckRule, ConflictRule, Rules, StopRule, Write
 from hogwild_sgl.driver import Driver
 from hogwild_sgl.dsl.backend import TeamBackend
 from hogwild_sgl.dsl.chat import conversation
@@ -176,6 +176,10 @@ class Team(ProgramStateGroup):
             self._driver = None
         self._outcome = outcome
         return outcome
+
+    def ask(self, write: Write, expression: SglGen) -> None:
+        """Lets a worker write a step of the driver's, see ``TeamBackend.ask``."""
+        self._backend.ask(write, expression)
 
     def answered_yes(self, check: Any) -> str | None:
         """Tells the program of a check answered with yes."""

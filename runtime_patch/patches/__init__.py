@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from runtime_patch.patches.base import Patch
+from runtime_patch.patches.lockstep import HoldPatch, PlanPatch
 from runtime_patch.patches.output import AbortPatch
-from runtime_patch.patches.sampling import DrawPatch, MinPPatch, SeedPatch
+from runtime_patch.patches.sampling import DrawPatch, FilterPatch, SeedPatch
 from runtime_patch.patches.scheduler import (
     DispatcherPatch,
     FlushPatch,
@@ -24,6 +25,8 @@ PATCHES: tuple[Patch, ...] = (
     RequestClassPatch(),
     DispatcherPatch(),
     SettlePatch(),
+    HoldPatch(),
+    PlanPatch(),
     AbortPatch(),
     QueuePatch(),
     ParkedAbortPatch(),
@@ -31,7 +34,7 @@ PATCHES: tuple[Patch, ...] = (
     FlushPatch(),
     SeedPatch(),
     DrawPatch(),
-    MinPPatch(),
+    FilterPatch(),
     TokenizerPatch(),
     *WEIGHT_PATCHES,
 )

@@ -82,19 +82,26 @@ def draw(logprobs: torch.Tensor, seed: torch.Tensor, positions: torch.Tensor) ->
     return (logprobs - wait.log()).argmax(dim=-1, keepdim=True)
 
 
-class MinPPatch(Patch):
-    """Applies ``min_p`` before SGLang's sampler in a batch with seeds.
+class FilterPatch(Patch):
+    """Filters by top-k, top-p and min-p in a batch with seeds, and draws by token.
 
-    Why: the sampler refuses the two together by an assertion that ends the scheduler. What
-    is left does not depend on the order: tokens under the threshold are the last ones that
-    top-k and top-p look at, and the likeliest one is never dropped."""
+    Why: SGLang draws by the place of a token among the sorted ones, and only in a batch in
+    which some request filters, so that a request's draws would depend on what the others in
+    its batch ask for. And it refuses min-p in a batch with seeds by an assertion that ends the
+    scheduler; what is left does not depend on the order of the filters: tokens under the
+    threshold are the last ones that top-k and top-p look at, and the likeliest one is never
+    dropped."""
 
     target = "sglang.srt.layers.sampler.top_k_top_p_min_p_sampling_from_probs_torch"
     parameters = (
         *("probs", "top_ks", "top_ps", "min_ps", "need_min_p_sampling", "sampling_seed"),
         *("positions", "return_filtered_probs", "max_top_k"),
     )
-    relies_on = ("probs_sort[probs_sort < min_p_thresholds.view(-1, 1)] = 0.0",)
+    relies_on = (
+        "probs_sort[probs_sort < min_p_thresholds.view(-1, 1)] = 0.0",
+        "probs_sort[(probs_sum - probs_sort) > top_ps.view(-1, 1)] = 0.0",
+        ">= top_ks.view(-1, 1)",
+    )
 
     def around(
         self,
@@ -105,12 +112,31 @@ class MinPPatch(Patch):
         min_ps: torch.Tensor,
         need_min_p_sampling: bool,
         sampling_seed: torch.Tensor | None,
-        *rest: Any,
-        **more: Any,
+        positions: torch.Tensor,
+        *,
+        return_filtered_probs: bool = False,
+        max_top_k: int | None = None,
     ) -> Any:
         if need_min_p_sampling and sampling_seed is not None:
             least = probs.amax(dim=-1, keepdim=True) * min_ps.view(-1, 1)
             probs, need_min_p_sampling = probs.masked_fill(probs < least, 0.0), False
-        return original(
-            probs, top_ks, top_ps, min_ps, need_min_p_sampling, sampling_seed, *rest, **more
-        )
+        if sampling_seed is None or return_filtered_probs:
+            return original(
+                *(probs, top_ks, top_ps, min_ps, need_min_p_sampling, sampling_seed, positions),
+                return_filtered_probs=return_filtered_probs,
+                max_top_k=max_top_k,
+            )
+        from sglang.srt.layers.sampler import multinomial_with_seed
+
+        logprobs = torch.log(keep_likeliest(probs, top_ks, top_ps))
+        return multinomial_with_seed(logprobs, sampling_seed, positions).view(-1).to(torch.int32)
+
+
+def keep_likeliest(probs: torch.Tensor, top_ks: torch.Tensor, top_ps: torch.Tensor) -> torch.Tensor:
+    """``probs [n, m]`` with 0 for what top-k and top-p (``[n]``) leave out, not normalised."""
+    ordered, places = probs.sort(dim=-1, descending=True)
+    rank = torch.arange(ordered.shape[-1], device=probs.device)
+    # A sum of all probabilities may be a little over 1, and 1 stands for no limit.
+    reached = (ordered.cumsum(dim=-1) - ordered > top_ps.view(-1, 1)) & (top_ps < 1).view(-1, 1)
+    out = (rank >= top_ks.view(-1, 1)) | reached
+    return torch.zeros_like(probs).scatter_(-1, places, ordered.masked_fill(out, 0.0))

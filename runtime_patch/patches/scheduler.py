@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
-from runtime_patch.book import TeamBook, TeamError
+from runtime_patch.admission import TeamError, check_pool
+from runtime_patch.book import TeamBook
 from runtime_patch.messages import Purpose, TeamCommand, TeamEvent, TeamReply
 from runtime_patch.patches.base import Patch
+from runtime_patch.patches.batches import rejoin
 from runtime_patch.record import Recorder
 from runtime_patch.step_request import StepReq, refuse
 from runtime_patch.tree import HogwildRadixCache
@@ -31,11 +33,13 @@ def book_of(scheduler: Any) -> TeamBook | None:
     return getattr(scheduler.tree_cache, "book", None)
 
 
-def abort(scheduler: Any, req: Any, message: str, status: HTTPStatus) -> None:
+def abort(
+    scheduler: Any, req: Any, message: str, status: HTTPStatus, kind: str | None = None
+) -> None:
     """End a request that is in no queue and in no batch, and tell its client."""
     from sglang.srt.managers.scheduler import _make_abort_req
 
-    reason = FINISH_ABORT(message, status, status.name)
+    reason = FINISH_ABORT(message, status, kind or status.name)
     req.finished_reason = reason
     scheduler._release_aborted_request(req)
     scheduler.send_abort_output(_make_abort_req(req, finished_reason=reason.to_json()), req)
@@ -74,8 +78,8 @@ class _SchedulerRequests:
     def enqueue(self, req: StepReq) -> None:
         self._scheduler._add_request_to_queue(req)
 
-    def refuse(self, req: StepReq, message: str, status: HTTPStatus) -> None:
-        abort(self._scheduler, req, message, status)
+    def refuse(self, req: StepReq, error: TeamError) -> None:
+        abort(self._scheduler, req, str(error), error.status, error.kind)
 
 
 def _make_book(scheduler: Any) -> TeamBook:
@@ -102,6 +106,7 @@ def _obey(scheduler: Any, command: TeamCommand) -> TeamReply | None:
         "open": book.open,
         "close": book.close,
         "abort": book.abort,
+        "lockstep": book.lockstep,
         "inspect": book.inspect,
         "about": lambda team: {"kernel": scheduler.tp_worker.model_runner.attn_backend.kernel.name},
     }
@@ -142,7 +147,8 @@ class RequestClassPatch(Patch):
             return refuse(req, message, HTTPStatus.BAD_REQUEST)
         try:
             book.require_key(purpose.team, purpose.key)
-            book.check_pool(len(req.origin_input_ids))
+            pool = book.tree.token_to_kv_pool_allocator.size
+            check_pool(len(req.origin_input_ids), pool)
             if purpose.kind.is_part:
                 book.expect_part(req.rid, purpose.team, purpose.kind)
                 return req
@@ -152,13 +158,15 @@ class RequestClassPatch(Patch):
                 kind=purpose.kind,
                 worker=purpose.worker,
                 ends_by_rule=purpose.ends_by_rule,
+                until=purpose.until,
+                separated=purpose.separated,
                 **kwargs,
             )
             book.admit(step, after_live=purpose.after_live, behind=purpose.behind)
             return step
         except TeamError as error:
             book.tell_refused(purpose.team, req.rid)
-            return refuse(req, str(error), error.status)
+            return refuse(req, str(error), error.status, error.kind)
 
 
 class SettlePatch(Patch):
@@ -180,12 +188,15 @@ class SettlePatch(Patch):
         book.count_forward(reqs)
         original(scheduler, batch, result)
         book.settle(reqs)
+        rejoin(scheduler)
 
 
 class QueuePatch(Patch):
-    """Keeps a parked step out of the queue, and ends a retracted one with an error.
+    """Keeps a parked step out of the queue, puts a step in lockstep to its front, and ends a
+    retracted one with an error.
 
-    Why: a parked step begins when its worker's live step has been published, not before.
+    Why: a parked step begins when its worker's live step has been published, not before. A
+    step in lockstep goes on where its worker has just stopped; the others wait for it.
     A retracted one would be prefilled anew, with a view that has moved on, so its KV would
     not be what its writer saw; the pool was too small for the team."""
 
@@ -199,7 +210,11 @@ class QueuePatch(Patch):
         if isinstance(req, StepReq) and req.parked:
             return None
         if not isinstance(req, StepReq) or req.retraction_count == 0:
-            return original(scheduler, req, is_retracted=is_retracted)
+            original(scheduler, req, is_retracted=is_retracted)
+            book = book_of(scheduler)
+            if isinstance(req, StepReq) and book is not None and book.in_lockstep(req):
+                scheduler.waiting_queue.sort(key=lambda one: not book.in_lockstep(one))
+            return None
         if scheduler._engine_paused:
             message = "the step was taken back by /pause_generation: pause in_place to keep steps"
             abort(scheduler, req, message, HTTPStatus.CONFLICT)
@@ -243,6 +258,8 @@ class IdlePatch(Patch):
         if book is None:
             return
         queue = scheduler.waiting_queue
+        if not scheduler.running_batch.is_empty():
+            return  # a team waits for its worker's next step, and will go on
         starving = [req for req in queue if book.belongs(req)]
         book.starved_rounds = book.starved_rounds + 1 if starving else 0
         if book.starved_rounds < STARVED_ROUNDS:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hogwild_sgl import prompts
 from hogwild_sgl.commands import (
     AbortStep,
+    Answered,
     CheckRule,
     Command,
     Done,
@@ -37,7 +38,11 @@ class Step:
 
 @dataclass
 class Team:
-    """Live steps advance together, one token a forward; each ends after its length."""
+    """Live steps advance together, one token a forward; each ends after its length.
+
+    A step sent ahead begins when its worker's live one has been published. gaps: forwards
+    that a message takes from the driver to the team.
+    """
 
     driver: Driver
     lengths: list[int]
@@ -46,17 +51,23 @@ class Team:
     text: str = "x "
     forwards: int = 0
     live: dict[int, Step] = field(default_factory=dict)
+    queued: dict[int, Write] = field(default_factory=dict)
     waiting: list[tuple[int, Write]] = field(default_factory=list)
     log: list[Command] = field(default_factory=list)
+    begun: list[tuple[int, Write]] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+    over: set[int] = field(default_factory=set)
+    steps: dict[int, int] = field(default_factory=dict)
     drawn: int = 0
 
     def run(self) -> Done:
         while True:
-            for command in self.driver.poll():
-                self.log.append(command)
-                if isinstance(command, Done):
-                    return command
-                self.carry_out(command)
+            while commands := self.driver.poll():
+                for command in commands:
+                    self.log.append(command)
+                    if isinstance(command, Done):
+                        return command
+                    self.carry_out(command)
             self.forward()
 
     def draw(self, values: list) -> object:
@@ -65,21 +76,43 @@ class Team:
 
     def carry_out(self, command: Command) -> None:
         if isinstance(command, Write):
-            assert command.worker not in self.live
-            assert 1 <= command.max_new_tokens <= self.driver.left
+            assert 1 <= command.max_new_tokens
             self.waiting.append((self.draw(self.gaps), command))
         elif isinstance(command, AbortStep):
+            assert self.live[command.worker].write.number == command.number
             del self.live[command.worker]
             self.driver.dropped(command.worker)
+            behind = self.queued.pop(command.worker, None)
+            if behind is not None:
+                self.driver.not_begun(behind)
+
+    def arrive(self, write: Write) -> None:
+        live = write.worker in self.live
+        if write.number != self.steps.get(write.worker, 0) + (2 if live else 1):
+            self.driver.not_begun(write)
+        elif live:
+            assert write.ahead and write.worker not in self.queued
+            self.queued[write.worker] = write
+        else:
+            self.begin(write)
+
+    def begin(self, write: Write) -> None:
+        if self.forwards >= write.until:
+            self.driver.not_begun(write, spent=True)
+            return
+        if write.ahead and write.worker in self.over:
+            self.driver.not_begun(write)
+            return
+        length = min(self.draw(self.lengths), write.max_new_tokens)
+        self.live[write.worker] = Step(write, length, self.draw(self.finishes))
+        self.begun.append((self.forwards, write))
+        self.driver.started(write.worker, self.forwards)
 
     def forward(self) -> None:
         due = [write for gap, write in self.waiting if gap == 0]
         self.waiting = [(gap - 1, write) for gap, write in self.waiting if gap > 0]
         for write in due:
-            length = min(self.draw(self.lengths), write.max_new_tokens)
-            finish = self.draw(self.finishes)
-            self.live[write.worker] = Step(write, length, finish)
-            self.driver.started(write.worker, self.forwards)
+            self.arrive(write)
         if not self.live:
             return
         self.forwards += 1
@@ -87,19 +120,34 @@ class Team:
             step.tokens += 1
             self.driver.progressed(worker, self.text, 1)
         for worker, step in sorted(self.live.items()):
-            if step.tokens == step.length:
-                del self.live[worker]
-                full = step.tokens == step.write.max_new_tokens
-                self.driver.published(
-                    worker,
-                    text=self.text * step.tokens,
-                    output_tokens=step.tokens,
-                    passes=self.forwards,
-                    finish="length" if full else step.finish,
-                )
+            full = step.tokens == step.write.max_new_tokens or self.forwards >= step.write.until
+            if step.tokens == step.length or full:
+                self.publish(worker, step, "length" if full else step.finish)
+
+    def publish(self, worker: int, step: Step, finish: str) -> None:
+        del self.live[worker]
+        self.ended[worker] = self.forwards
+        self.steps[worker] = step.write.number
+        if finish == "eos":
+            self.over.add(worker)
+        self.driver.published(
+            worker,
+            text=self.text * step.tokens,
+            output_tokens=step.tokens,
+            passes=self.forwards,
+            finish=finish,
+        )
+        behind = self.queued.pop(worker, None)
+        if behind is not None:
+            self.begin(behind)
 
     def of(self, kind: type) -> list:
         return [command for command in self.log if isinstance(command, kind)]
+
+    @property
+    def written(self) -> list[Write]:
+        """The steps that have begun."""
+        return [write for _, write in self.begun]
 
 
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)
@@ -123,8 +171,8 @@ def test_no_run_outlasts_its_budget_and_none_ends_before_it(
     team = Team(Driver(rules, passes=start), lengths, finishes, gaps, forwards=start)
     done = team.run()
     assert done == Done("budget")
-    # A worker that begins after a gap may run over by the length of that gap.
-    assert budget <= team.forwards - start <= budget + max(gaps)
+    assert team.forwards - start == budget
+    assert all(write.until == start + budget for write in team.of(Write))
     if step_tokens is not None:
         assert all(write.max_new_tokens <= step_tokens for write in team.of(Write))
     assert team.driver.poll() == []
@@ -143,32 +191,104 @@ def test_each_workers_steps_are_numbered_from_one(budget, lengths, finishes, gap
     team = Team(Driver(Rules(NAMES, EN, budget)), lengths, finishes, gaps)
     team.run()
     for worker, name in enumerate(NAMES):
-        writes = [write for write in team.of(Write) if write.worker == worker]
+        writes = [write for write in team.written if write.worker == worker]
         assert [write.number for write in writes] == list(range(1, len(writes) + 1))
         for write in writes:
             assert write.text.endswith(f"**{name} [{write.number}]:** ")
 
 
 @given(lengths=lengths, finishes=finishes)
-def test_a_step_is_fed_the_separator_unless_a_blank_line_is_carried(lengths, finishes):
+def test_a_steps_separator_is_left_to_the_server_where_the_step_before_is_not_over(
+    lengths, finishes
+):
     team = Team(Driver(Rules(NAMES[:2], EN, 60)), lengths, finishes)
-    driver, carried = team.driver, {0: False, 1: False}
-    published = driver.published
-
-    def note(worker, **end):
-        carried[worker] = end["finish"] == "sentence"
-        return published(worker, **end)
-
-    driver.published = note
-    carry_out = team.carry_out
-
-    def see(command):
-        if isinstance(command, Write):
-            assert command.text.startswith("\n\n") != carried[command.worker]
-        carry_out(command)
-
-    team.carry_out = see
     team.run()
+    for write in team.of(Write):
+        assert write.ahead == (write.number > 1)
+        assert write.separator == ("\n\n" if write.ahead else "")
+        assert write.text.startswith("\n\n") != write.ahead
+
+
+@given(budget=st.integers(1, 120), lengths=lengths, finishes=finishes)
+def test_one_step_ahead_a_worker_loses_no_forward(budget, lengths, finishes):
+    team = Team(Driver(Rules(NAMES, EN, budget)), [n + 1 for n in lengths], finishes)
+    team.run()
+    for worker in range(3):
+        starts = [at for at, write in team.begun if write.worker == worker]
+        tokens = [at for at in starts] + [budget]
+        assert starts[0] == 0
+        assert team.ended[worker] == budget
+        assert sum(b - a for a, b in zip(tokens, tokens[1:], strict=False)) == budget
+    assert team.driver.tokens == 3 * budget
+
+
+def test_what_comes_late_is_put_into_the_step_that_has_not_been_asked_for():
+    driver = Driver(Rules(NAMES[:2], EN, 50))
+    driver.poll()
+    driver.started(0, 0)
+    driver.started(1, 0)
+    first = driver.poll()
+    assert [(write.worker, write.number, write.ahead) for write in first] == [
+        (0, 2, True),
+        (1, 2, True),
+    ]
+    driver.steer(0, "So: ")
+    assert driver.poll() == []
+    for _ in range(3):
+        driver.progressed(0, "x", 1)
+        driver.progressed(1, "x", 1)
+    driver.published(0, text="xxx", output_tokens=3, passes=3, finish="sentence")
+    driver.started(0, 3)
+    driver.progressed(1, "x", 1)
+    driver.progressed(0, "x", 1)
+    (third,) = driver.poll()
+    assert third.number == 3 and third.text.endswith("So: ")
+
+
+@given(
+    budget=st.integers(2, 60),
+    lengths=lengths,
+    finishes=finishes,
+    seed=st.integers(0, 99),
+    order=st.randoms(use_true_random=False),
+)
+def test_commands_do_not_depend_on_which_workers_messages_come_first(
+    budget, lengths, finishes, seed, order
+):
+    rules = Rules(NAMES, EN, budget, seed, check=CheckRule(15))
+
+    def writes(mixed: bool) -> list[tuple]:
+        driver = Driver(rules)
+        team = Team(Late(driver, order if mixed else None), [n + 2 for n in lengths], finishes)
+        team.run()
+        return sorted((w.worker, w.number, w.text, w.seed) for w in team.written), driver.checks
+
+    assert writes(True) == writes(False)
+
+
+class Late:
+    """A driver whose workers' messages arrive in another order, each worker's in its own."""
+
+    def __init__(self, driver: Driver, order) -> None:
+        self.driver, self.order, self.left = driver, order, driver.left
+        self.messages: dict[int, list] = {}
+
+    def poll(self) -> list[Command]:
+        waiting = [w for w, calls in self.messages.items() if calls]
+        while waiting:
+            worker = self.order.choice(waiting) if self.order else waiting[0]
+            calls = self.messages[worker]
+            name, args, more = calls.pop(0)
+            getattr(self.driver, name)(*args, **more)
+            waiting = [w for w, calls in self.messages.items() if calls]
+        return self.driver.poll()
+
+    def __getattr__(self, name: str):
+        def later(first, *args, **more) -> None:
+            worker = first.worker if isinstance(first, Write) else first
+            self.messages.setdefault(worker, []).append((name, (first, *args), more))
+
+        return later
 
 
 @given(
@@ -182,7 +302,7 @@ def test_checks_come_as_often_as_asked_for(every, budget, lengths, who, seed):
     rules = Rules(NAMES, EN, budget, seed, check=CheckRule(every, who))
     team = Team(Driver(rules), lengths, ["sentence"], text="no ")
     team.run()
-    asked = [write for write in team.of(Write) if write.check]
+    asked = [write for write in team.written if write.check]
     assert len(asked) <= team.driver.tokens // every
     assert all(write.text.endswith(EN.check_text) for write in asked)
     assert not any(EN.check_text in w.text for w in team.of(Write) if not w.check)
@@ -199,7 +319,7 @@ def test_a_check_is_put_to_a_worker_drawn_from_the_seed_and_to_different_ones():
         rules = Rules(NAMES, EN, 400, seed, check=CheckRule(40))
         team = Team(Driver(rules), [5, 7, 3], ["sentence"])
         team.run()
-        return [write.worker for write in team.of(Write) if write.check]
+        return [write.worker for write in team.written if write.check]
 
     assert asked(1) == asked(1)
     assert set(asked(1)) == {0, 1, 2}
@@ -213,41 +333,36 @@ def test_all_workers_are_asked_when_all_are_to_be():
     assert {write.worker for write in team.of(Write) if write.check} == {0, 1, 2}
 
 
-def test_a_yes_can_steer_the_workers_next_step():
-    rules = Rules(NAMES[:2], EN, 30, check=CheckRule(10, "first"))
+def act(team: Team, on_check) -> None:
+    """Calls ``on_check`` with each check that is answered."""
+    carry_out = team.carry_out
+
+    def see(command):
+        if isinstance(command, Answered):
+            on_check(command.check)
+        carry_out(command)
+
+    team.carry_out = see
+
+
+def test_a_yes_can_steer_the_workers_next_step_but_one():
+    rules = Rules(NAMES[:2], EN, 60, check=CheckRule(10, "first"))
     driver = Driver(rules)
     team = Team(driver, [5], ["sentence"], text="yes ")
-    published = driver.published
-
-    def steer(worker, **end):
-        answered = published(worker, **end)
-        for check in answered:
-            assert check.answer == "yes"
-            driver.steer(check.worker, "I turn to the rest: ")
-        return answered
-
-    driver.published = steer
+    act(team, lambda check: driver.steer(check.worker, "I turn to the rest: "))
     team.run()
-    alices = [write for write in team.of(Write) if write.worker == 0]
-    after = [b for a, b in zip(alices, alices[1:], strict=False) if a.check]
-    assert after
+    alices = [write for write in team.written if write.worker == 0]
+    after = [b for a, b in zip(alices, alices[2:], strict=False) if a.check]
+    assert after and all(check.answer == "yes" for check in driver.checks)
     assert all("I turn to the rest: " in write.text for write in after)
-    assert not any("I turn" in write.text for write in team.of(Write) if write.worker == 1)
+    assert not any("I turn" in write.text for write in team.written if write.worker == 1)
 
 
 def test_checks_can_be_made_more_frequent_while_the_team_runs():
     def checks(then: CheckRule | None) -> int:
         driver = Driver(Rules(NAMES[:2], EN, 200, check=CheckRule(100)))
         team = Team(driver, [5], ["sentence"])
-        published = driver.published
-
-        def change(worker, **end):
-            answered = published(worker, **end)
-            if answered and len(driver.checks) == 1 and then:
-                driver.set_check(then)
-            return answered
-
-        driver.published = change
+        act(team, lambda check: then and len(driver.checks) == 1 and driver.set_check(then))
         team.run()
         return len(driver.checks)
 
@@ -331,7 +446,7 @@ def test_a_worker_that_ends_its_turn_writes_no_more_and_the_others_go_on():
 
     team.forward = ends
     assert team.run() == Done("budget")
-    writes = team.of(Write)
+    writes = team.written
     assert sum(write.worker == 0 for write in writes) == 1
     assert sum(write.worker == 1 for write in writes) > 1
 
@@ -355,18 +470,18 @@ def test_a_step_in_conflict_is_dropped_and_written_again_at_most_so_often(budget
     rules = Rules(NAMES, EN, budget, conflict=conflict_on(2), max_retries=retries)
     team = Team(Driver(rules), lengths, ["sentence"])
     team.run()
-    writes = [write for write in team.of(Write) if write.worker == 2]
+    writes = [write for write in team.written if write.worker == 2]
     for before, after in zip(writes, writes[1:], strict=False):
         if after.number == before.number:
             assert after.attempt == before.attempt + 1
-            assert after.text == before.text
+            assert after.text.removeprefix("\n\n") == before.text.removeprefix("\n\n")
             assert after.seed != before.seed
         else:
             assert after.number == before.number + 1
-            assert after.attempt == 1
-    assert max(write.attempt for write in writes) <= retries + 1
+    begun = [write.number for write in writes]
+    assert max(begun.count(number) for number in begun) <= retries + 1
     aborted = len(team.of(AbortStep))
-    repeated = sum(write.attempt > 1 for write in writes)
+    repeated = len(begun) - len(set(begun))
     # An abort in the last passes leaves none to write the step again with.
     assert repeated <= aborted <= repeated + 1
 
@@ -378,17 +493,31 @@ def test_a_conflict_really_drops_a_step():
     assert team.of(AbortStep)
 
 
-def test_a_dropped_step_keeps_what_it_was_to_begin_with():
+def test_a_dropped_step_and_the_one_behind_it_keep_what_they_were_to_begin_with():
     driver = Driver(Rules(NAMES[:2], EN, 50, check=CheckRule(3, "first")))
     driver.poll()
-    driver.progressed(0, "abc", 3)
-    driver.published(0, text="abc", output_tokens=3, passes=3, finish="sentence")
     driver.steer(0, "So: ")
-    (write,) = driver.poll()
-    assert write.check and "So: " in write.text
+    driver.started(0, 0)
+    driver.started(1, 0)
+    second = next(write for write in driver.poll() if write.worker == 0)
+    for worker in (0, 1):
+        for _ in range(3):
+            driver.progressed(worker, "x", 1)
+    driver.published(0, text="xxx", output_tokens=3, passes=3, finish="sentence")
+    driver.started(0, 3)
+    driver.progressed(1, "x", 1)
+    driver.progressed(0, "x", 1)
+    (third,) = driver.poll()
+    assert "So: " in second.text and third.check
     driver.dropped(0)
+    driver.not_begun(third)
     (again,) = driver.poll()
-    assert (again.text, again.check, again.attempt) == (write.text, True, 2)
+    assert (again.number, again.attempt, again.ahead) == (2, 2, False)
+    assert again.text.removeprefix("\n\n") == second.text and again.seed != second.seed
+    driver.started(0, 5)
+    driver.progressed(1, "x", 2)
+    (behind,) = driver.poll()
+    assert (behind.text, behind.check, behind.attempt) == (third.text, True, 2)
 
 
 def test_a_step_that_is_dropped_for_ever_is_an_error_and_no_endless_loop():
@@ -400,6 +529,14 @@ def test_a_step_that_is_dropped_for_ever_is_an_error_and_no_endless_loop():
             driver.poll()
 
 
+def test_a_step_that_somebody_else_overtook_is_asked_for_again():
+    driver = Driver(Rules(NAMES[:2], EN, 50))
+    first, _ = driver.poll()
+    driver.not_begun(first)
+    (again,) = driver.poll()
+    assert (again.number, again.attempt, again.ahead) == (1, 2, False)
+
+
 def test_a_driver_takes_over_where_the_workers_stand():
     starts = [WorkerStart(steps=4, separated=True), WorkerStart()]
     chosen = prompts.formatting("maths")
@@ -408,6 +545,7 @@ def test_a_driver_takes_over_where_the_workers_stand():
     assert alice.text == "**Alice [5]:** "
     assert bob.text.startswith("\n\n**Bob [1]:** I am Bob.")
     assert alice.max_new_tokens == 10
+    assert alice.until == bob.until == 87
     driver.started(0, 79)
     driver.progressed(0, "x", 1)
     assert driver.passes == 3

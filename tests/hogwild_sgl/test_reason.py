@@ -10,7 +10,7 @@ import sglang as sgl
 
 import hogwild_sgl as hogwild
 from hogwild_sgl import prompts
-from hogwild_sgl.dsl.events import Dropped, Grown, Published, Started
+from hogwild_sgl.dsl.events import Dropped, Grown, NotBegun, Published, Started
 from hogwild_sgl.errors import BadRequest, OutOfMemory, ServerGone, TeamClosed
 from hogwild_sgl.transcript import Result
 from tests.hogwild_sgl.fake import FakeServer, Writing
@@ -70,7 +70,7 @@ def test_workers_write_headed_steps_until_the_budget_is_used(server):
         return outcome, [step.text for step in team.snapshot().steps], team[0].text()
 
     outcome, texts, alice = reason(server, body)
-    assert 40 <= outcome.passes <= 42
+    assert outcome.passes == 40
     assert texts[0].startswith(("\n\n**Alice [1]:** I am Alice.", "\n\n**Bob [1]:** I am Bob."))
     own = [text for text in texts if "**Alice [" in text]
     assert all(f"**Alice [{i}]:** " in text for i, text in enumerate(own, 1))
@@ -145,8 +145,11 @@ def test_checks_are_asked_answered_and_told_to_the_program(server):
     assert all(check.answer == "yes" for check in told)
     fed = [body["text"] for body in steps_of(server)]
     assert sum("Now for something else: " in text for text in fed) >= 1
-    assert sum(text.endswith("redundant work? (yes/no): ") for text in fed) == len(told)
-    assert {check.worker for check in told[2:]} == {0}
+    asked = sum(text.endswith("redundant work? (yes/no): ") for text in fed)
+    # The last ones may have been asked for when no forwards were left.
+    assert len(told) <= asked <= len(told) + 2
+    # Of the checks that were put to all, two had been asked for before the first answer.
+    assert {check.worker for check in told[4:]} == {0}
 
 
 def test_a_check_with_words_of_ones_own(server):
@@ -271,6 +274,8 @@ def test_events_are_told_in_order(server):
     reason(server, body)
     for worker in (0, 1):
         own = [e for e in seen if getattr(e, "worker", None) == worker]
+        # The step asked for ahead of the last one, which used the forwards up.
+        own = [event for event in own if not isinstance(event, NotBegun)]
         kinds = [type(event) for event in own]
         assert kinds[0] is Started and kinds[-1] is Published
         assert kinds.count(Started) == kinds.count(Published)

@@ -114,6 +114,17 @@ def test_one_step_may_wait_behind_a_live_one_and_takes_its_place(mirror):
     assert mirror.workers[0].live is second and mirror.workers[0].queued is None
 
 
+@pytest.mark.parametrize("after_live", [False, True])
+def test_a_step_that_would_have_another_number_than_it_was_meant_to_is_refused(mirror, after_live):
+    if after_live:
+        mirror.begin(step(0))
+    meant = 2 if after_live else 1
+    with pytest.raises(ServiceError, match=f"step {meant} of Alice, not 7") as refused:
+        mirror.begin(step(0, rid="x"), after_live=after_live, number=7)
+    assert (refused.value.status, refused.value.kind) == (409, "not_begun")
+    mirror.begin(step(0, rid="x"), after_live=after_live, number=meant)
+
+
 @pytest.mark.parametrize(
     ("change", "idle"),
     [

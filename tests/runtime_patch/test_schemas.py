@@ -53,6 +53,14 @@ def test_an_opening_that_makes_no_sense_is_refused_in_words(body, words):
         ({"worker": 0, "top_logprobs_num": -1}, "greater than or equal to 0"),
         ({"reader": True, "text": "a", "after_live": True}, "not for a reader"),
         ({"worker": 0, "after_live": True}, "needs a text"),
+        ({"worker": 0, "text": "a", "separator": "b"}, "sent with after_live"),
+        (
+            {"worker": 0, "input_ids": [1], "after_live": True, "separator": "b"},
+            "separator is for the text",
+        ),
+        ({"reader": True, "text": "a", "until_forwards": 9}, "not for a reader"),
+        ({"reader": True, "text": "a", "number": 2}, "not for a reader"),
+        ({"worker": 0, "until_forwards": 0}, "greater than or equal to 1"),
     ],
     ids=str,
 )

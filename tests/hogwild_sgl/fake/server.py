@@ -285,7 +285,10 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
                 self.reply({"step": board.say(team, body["text"], worker)})
             elif rest == ["abort"]:
                 worker = board.worker(team, body["worker"])
-                self.reply({"aborted": board.abort(team, worker)})
+                self.reply({"aborted": board.abort(team, worker, body.get("number"))})
+            elif rest == ["lockstep"]:
+                board.lockstep(team, body["workers"])
+                self.reply({"lockstep": body["workers"]})
             elif rest == ["events"]:
                 self.events(team, hold="hold=true" in query)
 

@@ -30,6 +30,8 @@ class Row:
     end: str
     script: list[int]
     number: int | None
+    until: int | None = None
+    separated: list[int] | None = None
     history_start: int = 0
     output: list[int] = field(default_factory=list)
     forwards: int = 0
@@ -66,6 +68,11 @@ class Team:
     steps: list[dict[str, Any]] = field(default_factory=list)
     carry: dict[int, list[int]] = field(default_factory=dict)
     live: dict[int, Row] = field(default_factory=dict)
+    queued: dict[int, Row] = field(default_factory=dict)
+    after_a_break: set[int] = field(default_factory=set)
+    turn_over: set[int] = field(default_factory=set)
+    lockstep: set[int] = field(default_factory=set)
+    lockstepped: bool = False
     readers: list[Row] = field(default_factory=list)
     listeners: list[queue.Queue] = field(default_factory=list)
 
@@ -126,31 +133,56 @@ class Board:
             raise Refused(400, "a step needs a worker")
         with self.changed:
             fed = body.get("input_ids") or self.words.encode(body.get("text") or "")
-            fed = [*team.carry.get(worker, []), *fed] if worker is not None else fed
-            if not fed:
-                raise Refused(400, "at least one token must be fed")
-            if not reader and worker in team.live:
-                raise Refused(409, f"{team.names[worker]} has a live step", "step_conflict")
             number = None if reader else 1 + sum(s["worker"] == worker for s in team.steps)
             sampling = dict(body.get("sampling_params") or {})
-            text = self.script(
-                Writing(
-                    None if reader else worker,
-                    number,
-                    self.words.decode(fed),
-                    self.view(team, worker),
-                    sampling,
-                )
-            )
-            ids = self.words.encode(text) or [0]
-            row = Row(team, worker, reader, fed, sampling, body.get("end", "sentence"), ids, number)
-            row.history_start = team.history
-            if reader:
-                team.readers.append(row)
+            row = Row(team, worker, reader, fed, sampling, body.get("end", "sentence"), [], number)
+            row.until = body.get("until_forwards")
+            if body.get("separator") is not None:
+                row.separated = self.words.encode(body["separator"] + body["text"])
+            if not reader and worker in team.live:
+                if not body.get("after_live"):
+                    raise Refused(409, f"{team.names[worker]} has a live step", "step_conflict")
+                if worker in team.queued:
+                    raise Refused(409, f"{team.names[worker]} has a queued step", "queued_step")
+                row.number += 1
+            if body.get("number") not in (None, row.number):
+                raise Refused(409, f"this would be step {row.number}", "not_begun")
+            if body.get("after_live") and worker in team.turn_over and worker not in team.live:
+                raise Refused(409, "its turn is over", "not_begun")
+            if row.until is not None and team.forwards >= row.until:
+                raise Refused(409, "its forwards are used", "out_of_forwards")
+            if row.number == number:
+                self._begin(row)
             else:
-                team.live[worker] = row
+                team.queued[worker] = row
             self.changed.notify_all()
         return row
+
+    def _begin(self, row: Row) -> None:
+        """Feeds a row what its worker carries, and asks the script what it writes."""
+        team, worker = row.team, row.worker
+        if worker is not None:
+            if row.separated is not None and worker not in team.after_a_break:
+                row.fed = row.separated
+            row.fed = [*team.carry.get(worker, []), *row.fed]
+        if not row.fed:
+            raise Refused(400, "at least one token must be fed")
+        fed, view = self.words.decode(row.fed), self.view(team, worker)
+        text = self.script(
+            Writing(None if row.reader else worker, row.number, fed, view, row.sampling)
+        )
+        row.script = self.words.encode(text) or [0]
+        row.history_start = team.history
+        if row.reader:
+            team.readers.append(row)
+        else:
+            team.live[worker] = row
+
+    def lockstep(self, team: Team, workers: list[Any]) -> None:
+        with self.changed:
+            team.lockstep = {self.worker(team, worker) for worker in workers}
+            team.lockstepped |= bool(workers)
+            self.changed.notify_all()
 
     def view(self, team: Team, worker: int | None) -> str:
         """Text of the combined view before the writer's own step."""
@@ -166,18 +198,21 @@ class Board:
             ids = self.words.encode(text)
             if worker is not None:
                 ids = [*team.carry.pop(worker, []), *ids]
+                team.after_a_break.discard(worker)
             row = Row(team, worker, False, ids, {}, "none", [], None)
             row.history_start = team.history
             if worker is not None:
                 row.number = 1 + sum(s["worker"] == worker for s in team.steps)
             return self._publish(row, ids, {"type": "said"})
 
-    def abort(self, team: Team, worker: int) -> bool:
+    def abort(self, team: Team, worker: int, number: int | None = None) -> bool:
         with self.changed:
-            row = team.live.pop(worker, None)
-            if row is None:
+            row = team.live.get(worker)
+            if row is None or number not in (None, row.number):
                 return False
+            del team.live[worker]
             self._fail(row, 499, "the step was aborted", "aborted")
+            self._drop_queued(team, worker)
             team.tell({"type": "dropped", "worker": worker, "reason": "aborted"})
             return True
 
@@ -188,6 +223,7 @@ class Board:
                 row.team.readers.remove(row)
             elif row.team.live.get(row.worker) is row:
                 del row.team.live[row.worker]
+                self._drop_queued(row.team, row.worker)
                 row.team.tell({"type": "dropped", "worker": row.worker, "reason": "gone"})
 
     def close(self, team: Team, reason: str) -> None:
@@ -195,15 +231,33 @@ class Board:
             if team.closed:
                 return
             team.closed = True
-            for row in [*team.live.values(), *team.readers]:
+            for row in [*team.live.values(), *team.queued.values(), *team.readers]:
                 self._fail(row, 410, f"team {team.name} is closed", "team_closed")
             team.live.clear()
+            team.queued.clear()
             team.readers.clear()
             team.tell({"type": "closed", "reason": reason})
 
     def _fail(self, row: Row, status: int, message: str, kind: str) -> None:
         error = {"message": message, "type": kind, "status": status}
         row.out.put({"type": "error", "error": error})
+
+    def _drop_queued(self, team: Team, worker: int, kind: str = "not_begun") -> None:
+        row = team.queued.pop(worker, None)
+        if row is not None:
+            self._fail(row, 409, "there is nothing to go on from", kind)
+
+    def _begin_queued(self, team: Team, before: Row, finish: str) -> None:
+        row = team.queued.get(before.worker)
+        if row is None:
+            return
+        if row.until is not None and team.forwards >= row.until:
+            self._drop_queued(team, before.worker, "out_of_forwards")
+        elif finish == "eos":
+            self._drop_queued(team, before.worker)
+        else:
+            del team.queued[before.worker]
+            self._begin(row)
 
     def _run(self) -> None:
         while True:
@@ -232,12 +286,12 @@ class Board:
     def _ready(self, team: Team) -> list[Row]:
         live = list(team.live.values())
         wrote = {step["worker"] for step in team.steps if step["worker"] is not None}
-        missing = wrote - set(team.live)
+        missing = (team.lockstep if team.lockstepped else wrote) - set(team.live)
         if not (self.gathered and live and missing):
             self._waiting_since.pop(team.name, None)
             return [*live, *team.readers]
         since = self._waiting_since.setdefault(team.name, time.monotonic())
-        waiting = time.monotonic() - since < self.patience
+        waiting = time.monotonic() - since < (5 if team.lockstepped else self.patience)
         return [*([] if waiting else live), *team.readers]
 
     def _advance(self, row: Row) -> None:
@@ -262,7 +316,7 @@ class Board:
             self._end(row, {"type": "eos"}, shown)
         elif row.end == "sentence" and ends_step(self.words.decode(row.fed) + text, newest):
             self._end(row, {"type": "sentence"}, shown, newest)
-        elif len(row.output) >= limit:
+        elif len(row.output) >= limit or (row.until is not None and row.team.forwards >= row.until):
             self._end(row, {"type": "length"}, shown, newest)
         else:
             row.out.put({"type": "text", "text": newest, "output_ids": [token]})
@@ -278,8 +332,18 @@ class Board:
         else:
             del team.live[row.worker]
             team.carry[row.worker] = row.output[-1:]
+            team.turn_over.discard(row.worker)
+            if finish["type"] == "eos":
+                team.turn_over.add(row.worker)
+            team.after_a_break.discard(row.worker)
+            if finish["type"] == "sentence":
+                team.after_a_break.add(row.worker)
             step = self._publish(row, [*row.fed, *row.output][:-1], finish)
+            if finish["type"] == "eos" or (row.until is not None and team.forwards >= row.until):
+                team.lockstep.discard(row.worker)
         row.out.put({"type": "end", "text": text, "output_ids": row.output, "step": step})
+        if not row.reader:
+            self._begin_queued(team, row, finish["type"])
 
     def _publish(self, row: Row, ids: list[int], finish: dict[str, Any]) -> dict[str, Any]:
         team = row.team

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.throughput.floor import Floor, read_bandwidth
+from bench.throughput.gaps import gaps
 from bench.throughput.reach import Figure, attention_figures, table_figures
 from bench.throughput.table import Cell, Table
 from bench.throughput.ways import ByText, Hogwild, Independent, Server
@@ -104,6 +105,27 @@ class Session:
             ratios.append(ours / self.text.collaborate(2, 4096, steps, step_tokens))
         return Figure("2 workers at 4k over collaboration by text", statistics.median(ratios), 2)
 
+    def gap_figures(self) -> list[Figure]:
+        """Forwards that a worker loses between two steps: of all its steps the usual number
+        when they are sent one by one, the largest in ``Team.reason``."""
+        from programs import find
+        from programs.settings import Settings
+
+        one_by_one = self.hogwild.gaps(workers=4, steps=8, step_tokens=16)
+        settings = Settings(
+            workers=4, budget=128, step_tokens=16, check_every=0, early_stop=False, temperature=1.0
+        )
+        result = find("team").solve("Count.", settings, url=self.hogwild.server.url)
+        return [
+            Figure(
+                "forwards between steps sent one by one",
+                statistics.median(one_by_one),
+                2,
+                at_most=True,
+            ),
+            Figure("forwards between steps of reason()", max(gaps(result.steps)), 0, at_most=True),
+        ]
+
     def memory_figure(self) -> Figure:
         held = [self.hogwild.kv_tokens(n, 8192, 64) for n in (4, 1)]
         return Figure("KV tokens of 4 workers over 1 at 8k", held[0] / held[1], 1.1, at_most=True)
@@ -138,6 +160,7 @@ def main(
         table = Table(list(session.cells(workers, caches, tokens, rounds)))
         more = [*table_figures(table)] if reach else []
         more += [session.text_figure(1), session.memory_figure()] if reach else []
+        more += session.gap_figures()
     for figure in more:
         print(figure, flush=True)
     settings = {

@@ -46,7 +46,9 @@ class TeamBook:
         requests: Requests,
         context_length: int,
         recorder: Recorder,
+        many_ranks: bool = False,
     ):
+        self._many_ranks = many_ranks
         self.tree = tree
         self.teams: dict[str, Team] = {}
         self.writers: dict[str, StepReq] = {}
@@ -283,7 +285,8 @@ class TeamBook:
         """Places of the running requests that sit out the next forward, see lockstep.py."""
         teams = [team for team in self.teams.values() if team.lockstep]
         for team in teams:
-            if lockstep.give_up(team, time.monotonic()):
+            # The clocks of tensor-parallel ranks differ, and they must decide alike.
+            if lockstep.give_up(team, 0.0 if self._many_ranks else time.monotonic()):
                 self._release(team)
         return lockstep.held_rows(reqs, {t.name for t in teams if lockstep.waits(t, chunking)})
 

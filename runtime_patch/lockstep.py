@@ -43,9 +43,9 @@ def waits(team: Team, chunking: bool) -> bool:
 def give_up(team: Team, now: float) -> bool:
     """Waits no longer for workers that have been waited for too long.
 
-    now: seconds on the monotonic clock. True if some have left the lockstep.
+    now: seconds on the monotonic clock; 0 never gives up. True if some have left the lockstep.
     """
-    if team.together:
+    if team.together or not now:
         team.waiting_since = None
         return False
     if team.waiting_since is None:

@@ -20,6 +20,7 @@ from functools import partial
 
 import httpx
 
+from bench.throughput.gaps import gaps_between
 from bench.throughput.streams import Rate, run_together
 
 SPECIAL = 1000  # token ids below are left out: special tokens stand there
@@ -80,6 +81,24 @@ class Hogwild:
         with self._team(workers, prompt_ids(cache, self.server.vocabulary)) as team:
             return run_together([partial(self._step, team, w, tokens) for w in range(workers)])
 
+    def gaps(self, workers: int, steps: int, step_tokens: int) -> list[int]:
+        """Forwards between a worker's steps when each is sent once the last one has ended."""
+        spans: list[list[tuple[int, int]]] = [[] for _ in range(workers)]
+        with self._team(workers, prompt_ids(256, self.server.vocabulary)) as team:
+
+            def write(worker: int) -> None:
+                for number in range(steps):
+                    opening = prompt_ids(8, self.server.vocabulary, salt=100 * worker + number)
+                    at = {
+                        event["type"]: event["step"]["team_forwards"]
+                        for event in self._events(team, worker, step_tokens, opening)
+                        if event["type"] in ("start", "end")
+                    }
+                    spans[worker].append((at["start"], at["end"]))
+
+            _seconds(write, workers)
+        return [gap for some in spans for gap in gaps_between(some)]
+
     def kv_tokens(self, workers: int, history: int, tokens: int) -> int:
         """KV slots held when each of the workers has written ``tokens``."""
         with self._team(workers, prompt_ids(history, self.server.vocabulary)) as team:
@@ -111,6 +130,13 @@ class Hogwild:
     def _step(
         self, team: str, worker: int, tokens: int, opening: list[int] | None = None
     ) -> Iterator[int]:
+        for event in self._events(team, worker, tokens, opening):
+            if event["type"] == "text":
+                yield len(event["output_ids"])
+
+    def _events(
+        self, team: str, worker: int, tokens: int, opening: list[int] | None
+    ) -> Iterator[dict]:
         body = {
             "worker": worker,
             "input_ids": opening or prompt_ids(4, self.server.vocabulary, salt=worker),
@@ -121,8 +147,7 @@ class Hogwild:
         for event in self.server.lines(f"/hogwild/teams/{team}/steps", body):
             if event["type"] == "error":
                 raise RuntimeError(event["error"]["message"])
-            if event["type"] == "text":
-                yield len(event["output_ids"])
+            yield event
 
 
 class _Team(ExitStack):

@@ -83,6 +83,8 @@ class _SchedulerRequests:
 
 
 def _make_book(scheduler: Any) -> TeamBook:
+    from sglang.srt.runtime_context import get_parallel
+
     def emit(kind: str, team: str, data: dict) -> None:
         event = TeamEvent(kind=kind, team=team, data=data)
         scheduler.ipc_channels.send_to_tokenizer.send_output(event)
@@ -93,6 +95,7 @@ def _make_book(scheduler: Any) -> TeamBook:
         requests=_SchedulerRequests(scheduler),
         context_length=scheduler.model_config.context_len,
         recorder=Recorder.from_environment(),
+        many_ranks=get_parallel().tp_size > 1,
     )
 
 

@@ -80,6 +80,12 @@ def test_the_time_counts_from_when_the_team_began_to_wait(team):
     assert give_up(team, 104.1 + PATIENCE)
 
 
+def test_ranks_without_a_common_clock_never_give_up(team):
+    team.add(Step(1))
+    assert not give_up(team, 0.0)
+    assert team.waiting_since is None and not team.together
+
+
 def test_only_the_steps_of_a_waiting_team_sit_out_and_a_doomed_one_does_not():
     class Ordinary:
         rid = "x"

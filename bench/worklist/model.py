@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # The first heads of the first layer begin by looking back so many tokens.
 LOOK_BACK = (1, 2, 3)
+THETA = 1e6
 _CONSTANT = 0.1  # the first element of every embedding, to begin with
 _LOGIT = 10.0  # by which a head prefers its token to the next one
 _PAIRS = 6  # fastest rotations; the slow ones do not tell neighbours apart
@@ -36,12 +37,19 @@ def new_model(vocabulary: int) -> LlamaForCausalLM:
         head_dim=32,
         max_position_embeddings=4096,
         tie_word_embeddings=True,
+        # Half of a head's rotations are then too slow to matter, and can compare words.
+        rope_parameters={"rope_type": "default", "rope_theta": THETA},
         bos_token_id=None,
         eos_token_id=0,
         pad_token_id=0,
         initializer_range=0.04,
     )
     model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        # So that at first a layer adds little to the words that it sees.
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight *= 0.2
+            layer.mlp.down_proj.weight *= 0.2
     _look_back(model)
     return model
 
@@ -51,7 +59,7 @@ def _look_back(model: LlamaForCausalLM) -> None:
     """Queries and keys of some heads become constants, the keys turned ahead by a distance:
     so a query fits the key at that distance behind it best."""
     size, half = model.config.head_dim, model.config.head_dim // 2
-    inv_freq = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)[:_PAIRS]
+    inv_freq = THETA ** (-torch.arange(half, dtype=torch.float64) / half)[:_PAIRS]
     embeddings = model.model.embed_tokens.weight
     embeddings[:, 0] = _CONSTANT
     # What the norm in front of the layer makes of the constant.

@@ -29,9 +29,9 @@ from hogwild_sgl.worklist.task import Split
 
 # (from this share of the updates on, what is shown, of at most so many items)
 CURRICULUM = (
-    *((0.0, "copy", 4), (0.05, "copy", 8), (0.1, "copy", 24)),
-    *((0.17, "choose", 6), (0.2, "choose", 12), (0.24, "choose", 24)),
-    *((0.28, "teams", 8), (0.33, "teams", 14), (0.42, "teams", 24)),
+    *((0.0, "copy", 4), (0.04, "copy", 8), (0.08, "copy", 24)),
+    *((0.13, "choose", 6), (0.16, "choose", 12), (0.2, "choose", 24)),
+    *((0.27, "teams", 8), (0.32, "teams", 14), (0.42, "teams", 24)),
 )
 LISTS = 0.1  # of the examples, among those of teams
 WARMUP = 100  # updates
@@ -180,7 +180,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
         "runs/worklist-model"
     ),
-    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1800,
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1500,
     tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 6000,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2.5e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,

@@ -98,7 +98,8 @@ def test_a_hint_without_its_passes_is_refused(server):
 def test_no_server_is_an_error_with_the_remedy():
     done = call("team", "What?", "--url", "http://127.0.0.1:9")
     assert done.exit_code == 1
-    assert "hogwild check" in done.output + (done.stderr or "")
+    said = done.output + (done.stderr or "")
+    assert "No server answers at http://127.0.0.1:9" in said and "hogwild serve MODEL" in said
 
 
 @pytest.mark.parametrize("name", programs.NAMES)

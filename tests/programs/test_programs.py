@@ -114,7 +114,7 @@ def test_probes_of_team_single_and_self_consistency_agree_with_the_budgets(serve
 
 def test_a_probe_of_a_trace_that_has_answered_holds_the_text_with_all_its_boxes():
     def script(writing: Writing) -> str:
-        asked = writing.fed.count("boxed")
+        asked = writing.fed.count("Question ")
         return (
             f"Question {asked + 1}: \\boxed{{{asked + 3}}}. And so on, and on, and on it goes. " * 9
         )

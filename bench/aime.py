@@ -35,6 +35,7 @@ def task(year: int) -> Task:
         title=f"AIME {year}",
         prompts="maths",
         examples=examples,
+        columns="`question` (or `problem`), `answer`",
         score=score_single,
         hub=_HUB[year],
         settings={"year": year},
@@ -42,7 +43,11 @@ def task(year: int) -> Task:
 
 
 app = benchmark_family(
-    {str(year): task(year) for year in _HUB}, option="year", default="2025", title="AIME"
+    {str(year): task(year) for year in _HUB},
+    option="year",
+    default="2025",
+    title="AIME",
+    module="aime",
 )
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bench.grid import Job, Program
+from bench.servers import api_key
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.transcript import Result
 
@@ -23,7 +24,7 @@ class Variant:
 
     sizes: team sizes it can have. layouts: whether they matter. probes: whether one run
     answers at every budget as a run with that budget would; if not, it is run once for
-    each budget.
+    each budget. about: one line for people, if the program's own does not fit.
     """
 
     name: str
@@ -32,19 +33,24 @@ class Variant:
     layouts: bool = False
     probes: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    remark: str = ""
+    about: str = ""
 
 
 _TEAM: dict[str, Any] = {"layouts": True, "probes": True}
 VARIANTS = (
     Variant("single", "single", (1, 1), probes=True),
-    Variant("self_consistency", "self_consistency", fixed={"vote": "finisher"}),
+    Variant(
+        "self_consistency",
+        "self_consistency",
+        fixed={"vote": "finisher"},
+        about="Independent traces, then a finisher that reads all of them (baseline).",
+    ),
     Variant(
         "self_consistency_vote",
         "self_consistency",
         probes=True,
         fixed={"vote": "majority"},
-        remark="By majority vote.",
+        about="Independent traces, then a majority vote over their answers (baseline).",
     ),
     Variant("skeleton_of_thought", "skeleton_of_thought", (1, 1), fixed={"threads": 0}),
     Variant(
@@ -52,13 +58,18 @@ VARIANTS = (
         "skeleton_of_thought",
         (1, 1),
         fixed={"threads": 2},
-        remark="With two threads.",
+        about="A plan, its parts shared out between two threads, a merge (baseline).",
     ),
     Variant("text_rounds", "text_rounds"),
     Variant("alice_bob", "alice_bob", (2, 2), **_TEAM),
     Variant("team", "team", **_TEAM),
     Variant("retry", "retry", **_TEAM),
-    Variant("hint", "hint", **_TEAM, remark="Needs --hint."),
+    Variant(
+        "hint",
+        "hint",
+        **_TEAM,
+        about="A team solves a problem, and is told something in the middle; needs --hint.",
+    ),
 )
 
 
@@ -74,7 +85,7 @@ class Endpoints:
 
         with self._lock:
             if url not in self._made:
-                self._made[url] = Endpoint(url)
+                self._made[url] = Endpoint(url, api_key())
             return self._made[url]
 
 
@@ -101,15 +112,11 @@ def _program(variant: Variant, endpoints: Endpoints) -> Program:
             workers=job.workers,
             **options,
         )
-        result = program.solve(job.problem, settings, backend=endpoints.at(job.url))
-        if settings.vote == "majority":
-            # The finisher's text is of no account where the vote decides.
-            result = replace(result, final_text="")
-        return result
+        return program.solve(job.problem, settings, backend=endpoints.at(job.url))
 
     return Program(
         name=variant.name,
-        about=f"{program.about} {variant.remark}".strip(),
+        about=variant.about or program.about,
         run=run,
         fewest=variant.sizes[0],
         most=variant.sizes[1],

@@ -10,6 +10,7 @@ import typer
 
 from bench import options as opt
 from bench.grid import check_budgets
+from bench.servers import API_KEY
 from bench.task import Task
 from hogwild_sgl.problem import Problem
 
@@ -18,18 +19,28 @@ DEFAULT_URL = "http://127.0.0.1:30000"
 
 def benchmark(task: Task) -> typer.Typer:
     """The command line of a benchmark that has one form."""
-    return _app({task.name: task}, None, task.name, task.title)
+    return _app({task.name: task}, None, task.name, task.title, task.name)
 
 
 def benchmark_family(
-    tasks: Mapping[str, Task], option: str, default: str, title: str
+    tasks: Mapping[str, Task], option: str, default: str, title: str, module: str
 ) -> typer.Typer:
-    """The command line of a benchmark that has several forms, chosen by ``--option``."""
-    return _app(tasks, option, default, title)
+    """The command line of a benchmark that has several forms, chosen by ``--option``.
+
+    module: its name in `bench`."""
+    return _app(tasks, option, default, title, module)
 
 
-def _app(tasks: Mapping[str, Task], option: str | None, default: str, title: str) -> typer.Typer:
+def _app(
+    tasks: Mapping[str, Task], option: str | None, default: str, title: str, module: str
+) -> typer.Typer:
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    usual = tasks[default]
+    out_option = opt.shown(opt.Out, f"runs/{usual.name}")
+    budgets_option = opt.shown(opt.Budgets, ",".join(map(str, usual.budgets)))
+    formatting_option = opt.shown(opt.FormattingName, f"{usual.prompts}-en")
+    finisher_option = opt.shown(opt.FinisherTokens, str(usual.finisher_tokens))
+    stop_option = opt.shown(opt.EarlyStop, "early-stop" if usual.early_stop else "no-early-stop")
     variant = Annotated[
         str,
         typer.Option(
@@ -44,7 +55,7 @@ def _app(tasks: Mapping[str, Task], option: str | None, default: str, title: str
         which: variant = default,  # type: ignore[valid-type]
         url: opt.Url = None,
         data: opt.Data = None,
-        out: opt.Out = None,
+        out: out_option = None,  # type: ignore[valid-type]
         limit: opt.Limit = None,
         concurrency: opt.Concurrency = 4,
         patience: opt.Patience = 300.0,
@@ -52,17 +63,17 @@ def _app(tasks: Mapping[str, Task], option: str | None, default: str, title: str
         programs: opt.Programs = "single,team",
         layouts: opt.Layouts = "combined",
         workers: opt.Workers = "2",
-        budgets: opt.Budgets = None,
+        budgets: budgets_option = None,  # type: ignore[valid-type]
         seeds: opt.Seeds = 1,
         seed: opt.Seed = 0,
         hint: opt.Hint = None,
-        formatting: opt.FormattingName = None,
+        formatting: formatting_option = None,  # type: ignore[valid-type]
         temperature: opt.Temperature = 0.6,
         top_p: opt.TopP = 0.95,
         check_every: opt.CheckEvery = 1024,
         step_tokens: opt.StepTokens = None,
-        finisher_tokens: opt.FinisherTokens = None,
-        early_stop: opt.EarlyStop = None,
+        finisher_tokens: finisher_option = None,  # type: ignore[valid-type]
+        early_stop: stop_option = None,  # type: ignore[valid-type]
     ) -> None:
         # Here, so that --help is quick.
         from bench.start import Plan, show, start
@@ -109,11 +120,19 @@ def _app(tasks: Mapping[str, Task], option: str | None, default: str, title: str
 
     main.__doc__ = (
         f"Run {title} with any programs, and write a report.\n\n"
-        "Needs a server (`hogwild serve MODEL`). A run can be killed at any time: the same command "
-        "goes on where it stopped, and no problem is lost or done twice. Report and results are in "
-        "the run's folder. See docs/benchmarks.md."
+        f"Problems: {usual.origin}, or your own with --data. "
+        f"Columns of a row: {usual.columns}.\n\n"
+        "Model: whatever the server runs; start one with `hogwild serve MODEL`. If it asks for a "
+        f"key, put that into the environment variable {API_KEY}.\n\n"
+        "A run can be killed at any time: the same command goes on where it stopped, and no "
+        "problem is lost or done twice. Report and results are in the run's folder. "
+        "See docs/benchmarks.md."
     )
-    app.command()(main)
+    example = (
+        f"Example: `python -m bench.{module} --url http://127.0.0.1:30000 --programs single,team "
+        "--layouts combined,independent --limit 20`"
+    )
+    app.command(epilog=example)(main)
     return app
 
 

@@ -69,6 +69,7 @@ TASK = Task(
     title="Open questions",
     prompts="open",
     examples=examples,
+    columns="`question`",
     score=score,
     builtin=tuple({"id": f"q{n:02d}", "question": q} for n, q in enumerate(QUESTIONS, 1)),
     budgets=(512,),

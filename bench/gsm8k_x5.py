@@ -71,6 +71,7 @@ TASK = Task(
     title="GSM8K x5",
     prompts="maths",
     examples=examples,
+    columns="`question`, and `answer` ending in `#### NUMBER`",
     score=score,
     hub=HubSource("openai/gsm8k", "main", "test"),
     budgets=(256, 512, 1024, 2048, 4096),

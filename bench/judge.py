@@ -200,13 +200,16 @@ def judge_run(
                 yield done, total, None, f"{futures[future]}: {error}"
 
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
-@app.command()
+@app.command(
+    epilog="Example: `python -m bench.judge runs/free_text --url http://127.0.0.1:30001/v1 "
+    "--model judge-model`, then `python -m bench.report runs/free_text`"
+)
 def main(
     run: Annotated[Path, typer.Argument(help="The folder of a finished or running benchmark.")],
-    url: Annotated[str, typer.Option(help="Endpoint, up to /chat/completions.")],
+    url: Annotated[str, typer.Option(help="Endpoint, without /chat/completions.")],
     model: Annotated[str, typer.Option(help="The model's name at that endpoint.")],
     rubric: Annotated[
         str, typer.Option(help="What is judged: collaboration, or answer (open questions).")
@@ -220,7 +223,11 @@ def main(
         int, typer.Option(min=1000, help="Longer transcripts lose steps in the middle.")
     ] = 60_000,
 ) -> None:
-    """Score each run from 1 to 6. Scores already there are kept; the report shows them."""
+    """Let a model score each run of a benchmark from 1 to 6.
+
+    The model is behind any OpenAI-compatible endpoint, and does not see program or layout.
+    Scores that are there already are kept. `python -m bench.report` shows them.
+    """
     console = Console(stderr=True)
     if rubric not in RUBRICS:
         raise typer.BadParameter(f"--rubric is one of {', '.join(RUBRICS)}")

@@ -34,6 +34,7 @@ TASK = Task(
     title="LIMO",
     prompts="maths",
     examples=examples,
+    columns="`question` (or `problem`), `answer`",
     score=score_single,
     hub=HubSource("GAIR/LIMO", split="train"),
     published=_PAPER,

@@ -72,6 +72,8 @@ def task(release: int) -> Task:
         title=f"LiveCodeBench v{release}, pass@1",
         prompts="code",
         examples=examples,
+        columns="`question_content`, `starter_code`, `public_test_cases`, "
+        "`private_test_cases`, `metadata`",
         score=scorer(LIMITS),
         finisher_tokens=2048,
         hub=HubSource("livecodebench/code_generation_lite", files=RELEASES[:release]),
@@ -85,6 +87,7 @@ app = benchmark_family(
     option="release",
     default="5",
     title="LiveCodeBench",
+    module="livecodebench",
 )
 
 if __name__ == "__main__":

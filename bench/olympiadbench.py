@@ -98,6 +98,7 @@ def task(subject: str) -> Task:
         title=f"OlympiadBench {subject}",
         prompts="maths",
         examples=examples,
+        columns="`question`, and `answer` or `final_answer`",
         score=score,
         hub=HubSource("Hothan/OlympiadBench", _CONFIG[subject], "train"),
         settings={"subject": subject},
@@ -105,7 +106,11 @@ def task(subject: str) -> Task:
 
 
 app = benchmark_family(
-    {name: task(name) for name in _CONFIG}, option="subject", default="maths", title="OlympiadBench"
+    {name: task(name) for name in _CONFIG},
+    option="subject",
+    default="maths",
+    title="OlympiadBench",
+    module="olympiadbench",
 )
 
 if __name__ == "__main__":

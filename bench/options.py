@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,6 +21,13 @@ def comma_list(text: str, item: Callable[[str], _Item], option: str) -> list[_It
     if not found:
         raise typer.BadParameter(f"{option} is empty")
     return found
+
+
+def shown(option: Any, default: str) -> Any:
+    """An option whose default is a benchmark's own, with that default in its help."""
+    info = copy(option.__metadata__[0])
+    info.show_default = default
+    return Annotated[option.__origin__, info]
 
 
 _RUN, _WHAT, _MODEL = "The run", "What is compared", "How the model is asked"
@@ -48,7 +56,6 @@ Out = Annotated[
         "--out",
         metavar="FOLDER",
         help="Folder of the run. The same command with the same folder goes on where it stopped.",
-        show_default="runs/NAME",
         rich_help_panel=_RUN,
     ),
 ]
@@ -94,20 +101,24 @@ Layouts = Annotated[
 ]
 Workers = Annotated[
     str,
-    typer.Option(help="Team sizes, with commas, 1 to 16.", rich_help_panel=_WHAT),
+    typer.Option(
+        help="Team sizes, with commas, 2 to 16; programs with one writer ignore it.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 Budgets = Annotated[
     str | None,
     typer.Option(
         help="Budgets in sequential forward passes, with commas.",
-        show_default="the benchmark's",
         rich_help_panel=_WHAT,
     ),
 ]
 Seeds = Annotated[
     int,
     typer.Option(
-        min=1, help="Runs of each problem, each with a seed of its own.", rich_help_panel=_WHAT
+        min=1,
+        help="How often each problem is run, each time with a seed of its own.",
+        rich_help_panel=_WHAT,
     ),
 ]
 Seed = Annotated[
@@ -126,12 +137,21 @@ FormattingName = Annotated[
         "--formatting",
         metavar="NAME",
         help="Prompts: maths-en, maths-zh, code-en, ..., or your own TOML file.",
-        show_default="the benchmark's, in English",
         rich_help_panel=_MODEL,
     ),
 ]
-Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy.", rich_help_panel=_MODEL)]
-TopP = Annotated[float, typer.Option(min=0.01, max=1, rich_help_panel=_MODEL)]
+Temperature = Annotated[
+    float, typer.Option(min=0, help="Sampling temperature; 0 is greedy.", rich_help_panel=_MODEL)
+]
+TopP = Annotated[
+    float,
+    typer.Option(
+        min=0.01,
+        max=1,
+        help="Draw among the likeliest tokens that have this much probability together.",
+        rich_help_panel=_MODEL,
+    ),
+]
 CheckEvery = Annotated[
     int,
     typer.Option(
@@ -149,7 +169,6 @@ FinisherTokens = Annotated[
     typer.Option(
         min=1,
         help="Most tokens of a final answer.",
-        show_default="the benchmark's",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -158,7 +177,6 @@ EarlyStop = Annotated[
     typer.Option(
         "--early-stop/--no-early-stop",
         help="Whether an answer in a finished step ends a run.",
-        show_default="the benchmark's",
         rich_help_panel=_MODEL,
     ),
 ]

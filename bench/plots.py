@@ -13,11 +13,15 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "hogwild", "
 
 from matplotlib import pyplot as plt  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter  # noqa: E402
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter  # noqa: E402
 
 from bench.summary import Summary  # noqa: E402
 
 _MARKERS = "osD^vPX*<>"
+# More bands than this hide each other: bars, side by side, take their place.
+_BANDS = 4
+# How far apart these bars are, in doublings of the budget.
+_APART = 0.015
 
 
 def _save(figure: Figure, folder: Path, name: str) -> str:
@@ -52,19 +56,25 @@ def accuracy_plot(
         return None
     budgets = sorted({budget for summary in shown for budget in summary.curve})
     figure, axes = plt.subplots(figsize=(7.5, 4.8))
+    colours = plt.get_cmap("tab10" if len(shown) <= 10 else "tab20").colors
+    crowded = len(shown) > _BANDS
     for at, summary in enumerate(shown):
         points = list(summary.curve.items())
-        x = [budget for budget, _ in points]
+        aside = 2 ** (_APART * (at - (len(shown) - 1) / 2)) if crowded else 1.0
+        x = [budget * aside for budget, _ in points]
         mean = [found.mean for _, found in points]
-        label = f"{summary.setting.label} (n={max(e.count for _, e in points)})"
-        (line,) = axes.plot(
-            x, mean, marker=_MARKERS[at % len(_MARKERS)], label=label, linewidth=1.8
-        )
         low, high = [e.low for _, e in points], [e.high for _, e in points]
-        axes.fill_between(x, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
-        if len(x) == 1:
-            spread = [[mean[0] - low[0]], [high[0] - mean[0]]]
-            axes.errorbar(x, mean, yerr=spread, color=line.get_color(), capsize=4)
+        label = f"{summary.setting.label} (n={max(e.count for _, e in points)})"
+        style = {"color": colours[at % len(colours)], "marker": _MARKERS[at % len(_MARKERS)]}
+        if crowded or len(x) == 1:
+            # Rounding may put a mean just outside its interval.
+            below = [max(0.0, m - e) for m, e in zip(mean, low, strict=True)]
+            above = [max(0.0, e - m) for m, e in zip(mean, high, strict=True)]
+            spread = {"yerr": [below, above], "capsize": 2, "elinewidth": 0.8}
+            axes.errorbar(x, mean, label=label, linewidth=1.4, markersize=4, **spread, **style)
+        else:
+            axes.plot(x, mean, label=label, linewidth=1.8, **style)
+            axes.fill_between(x, low, high, alpha=0.15, color=style["color"], linewidth=0)
     drawn = applicable(published, budgets)
     for at, (label, curve) in enumerate(drawn.items()):
         style = {"linestyle": (0, (4, 2, *(1, 2) * at)), "color": "0.45", "linewidth": 1}
@@ -74,7 +84,11 @@ def accuracy_plot(
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([str(tick) for tick in ticks])
-    axes.set_ylim(-0.02, 1.02)
+    tops = [found.high for summary in shown for found in summary.curve.values()]
+    tops += [value for curve in drawn.values() for value in curve.values()]
+    # Small accuracies would all lie on the floor of an axis up to 100%.
+    top = min(1.02, max(0.05, 1.1 * max(tops)))
+    axes.set_ylim(-0.02 * top, top)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("budget: sequential forward passes of the workers")
     axes.set_ylabel("accuracy (mean, 95% interval)")
@@ -108,6 +122,7 @@ def collaboration_plot(folder: Path, title: str, summaries: Sequence[Summary]) -
         axes.set_xlim(0, max(values) * 1.15 or 1)
         if share:
             axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.grid(alpha=0.3, axis="x")
     grid[0].invert_yaxis()
     figure.suptitle(title, fontsize=10)

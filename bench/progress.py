@@ -89,6 +89,10 @@ class Board:
         )
         self._show()
 
+    def note(self, line: str) -> None:
+        """Something a person should know, above the bar."""
+        self.console.print(escape(line), style="yellow", highlight=False, soft_wrap=True)
+
     def _count(self, record: Mapping[str, Any]) -> None:
         last = max(record["scores"], key=lambda score: score["budget"])
         label = f"{setting_of(record).label} @{last['budget']}"

@@ -134,6 +134,7 @@ def _accuracy(
     parts = [
         "## Accuracy against budget",
         f"![accuracy against budget]({plot}.png)",
+        "In percent, with 95% intervals; the columns are budgets in forward passes.",
         tables.accuracy(summaries),
     ]
     if published:

@@ -80,7 +80,8 @@ RUBRICS = {
 
 
 def _line(step: Step) -> str:
-    who = f"{step.name} [{step.number}]" if step.worker is not None else "A voice from outside"
+    number = "" if step.number is None else f" [{step.number}]"
+    who = "A voice from outside" if step.worker is None else f"{step.name}{number}"
     return f"{who} (passes {step.start_pass} to {step.end_pass}): {written_text(step).strip()}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,6 +10,13 @@ from collections.abc import Callable, Sequence
 from hogwild_sgl.problem import Problem
 
 LONGEST_PAUSE = 30.0
+# Not an option: a report quotes the command.
+API_KEY = "HOGWILD_API_KEY"
+
+
+def api_key() -> str | None:
+    """The key for servers that ask for one."""
+    return os.environ.get(API_KEY)
 
 
 class ServersGone(Problem):
@@ -20,7 +28,8 @@ class Servers:
 
     A server that failed is left alone for a while (1 s, 2 s, 4 s, ... 30 s), then tried
     with one problem, until it works again. ``patience``: seconds that all servers may be
-    down before `acquire` raises `ServersGone`.
+    down before `acquire` raises `ServersGone`. ``tell`` is called, from any thread, with a
+    line for people when a server stops answering and when it answers again.
     """
 
     def __init__(
@@ -29,12 +38,14 @@ class Servers:
         places: int,
         patience: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         if not urls or places < 1:
             raise ValueError("at least one server with one place is needed")
         self.urls = tuple(dict.fromkeys(url.rstrip("/") for url in urls))
         self.capacity = len(self.urls) * places
         self._places, self._patience, self._clock = places, patience, clock
+        self._tell = tell
         self._busy = dict.fromkeys(self.urls, 0)
         self._failures = dict.fromkeys(self.urls, 0)
         self._until = dict.fromkeys(self.urls, 0.0)
@@ -74,6 +85,13 @@ class Servers:
         """Gives a place back; ``error`` if the server did not answer."""
         with self._change:
             self._busy[url] -= 1
+            if bool(error) != bool(self._failures[url]):
+                self._tell(
+                    f"{url} does not answer. What it was doing is done again; it is tried from "
+                    "time to time."
+                    if error
+                    else f"{url} answers again."
+                )
             if error is None:
                 self._failures[url], self._until[url], self._down_since = 0, 0.0, None
             else:

@@ -17,17 +17,16 @@ from bench.catalog import catalog, choose
 from bench.grid import Program, Unit, settings_of, units_of
 from bench.progress import Board
 from bench.runner import Conditions, Outcome, Runner
-from bench.servers import Servers
+from bench.servers import Servers, api_key
 from bench.store import Store, read_results
 from bench.task import Task
-from hogwild_sgl.cli.console import err, show_problem
+from hogwild_sgl.cli.console import STOPPED, err, hush_tracebacks, show_problem
 from hogwild_sgl.client import Client
 from hogwild_sgl.formatting import Formatting
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.prompts import find_formatting
 
 _TIME = "%Y-%m-%d %H:%M:%S %z"
-STOPPED = 130  # as a shell reports Ctrl-C
 # What must not differ between servers of one run, or between its starts.
 _SAME = ("model", "sglang", "hogwild_sgl")
 
@@ -107,7 +106,7 @@ def look_at(urls: Sequence[str]) -> dict[str, Any]:
     differs from the others in model or versions."""
     found: dict[str, Any] = {}
     for url in urls:
-        with Client(url, timeout=30.0) as client:
+        with Client(url, api_key=api_key(), timeout=30.0) as client:
             info = client.info()
         differs = [name for name in _SAME if found and info.get(name) != found.get(name)]
         if differs:
@@ -138,6 +137,7 @@ def start(plan: Plan) -> int:
     0 if every run has a result, 1 if some failed, 130 after Ctrl-C. `Problem` for what
     keeps the run from beginning or going on.
     """
+    hush_tracebacks()
     formatting = plan.formatting()
     programs, units = plan.grid()
     settings = plan.settings(formatting, look_at(plan.urls))
@@ -153,7 +153,7 @@ def start(plan: Plan) -> int:
                 if record["unit"] in wanted:
                     board.already(record)
             board.begin()
-            servers = Servers(plan.urls, plan.concurrency, plan.patience)
+            servers = Servers(plan.urls, plan.concurrency, plan.patience, tell=board.note)
             runner = Runner(
                 plan.task, programs, conditions, store, servers, board.finished, board.failed
             )

@@ -32,7 +32,8 @@ class Row:
     tokens: int
     kv_tokens: int
     seconds: float
-    measures: Measures | None
+    writers: int
+    measures: Measures
 
     @property
     def last(self) -> int:
@@ -97,7 +98,8 @@ def row_of(record: Mapping[str, Any]) -> Row:
         tokens=result.total_tokens,
         kv_tokens=result.kv_tokens,
         seconds=result.seconds,
-        measures=measure(result) if len(result.workers) > 1 else None,
+        writers=len(result.workers),
+        measures=measure(result),
     )
 
 
@@ -142,7 +144,7 @@ def _summary(
         all_right=_curve(whole),
         parts=_parts([row.scores[last]["parts"] for row in longest]),
         groups=_groups(longest, last),
-        measures=_measures([row.measures for row in longest if row.measures is not None]),
+        measures=_measures(longest),
         judged=_judged(longest, judged),
     )
 
@@ -188,11 +190,12 @@ def _groups(rows: Sequence[Row], budget: int) -> dict[str, dict[str, Estimate]]:
     }
 
 
-def _measures(each: Sequence[Measures]) -> Measures | None:
-    if not each:
+def _measures(rows: Sequence[Row]) -> Measures | None:
+    # A plan of one point has one writer; its setting is still one of several.
+    if max(row.writers for row in rows) == 1:
         return None
     names = [field.name for field in fields(Measures)]
-    return Measures(**{name: sum(getattr(m, name) for m in each) for name in names})
+    return Measures(**{name: sum(getattr(row.measures, name) for row in rows) for name in names})
 
 
 def _judged(

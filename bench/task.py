@@ -50,6 +50,7 @@ class Task:
 
     name: of the module and of result folders. title: for reports.
     prompts: which prompts it uses (``maths``, ``code``, ``open``).
+    columns: what a row has, for people who bring their own file.
     hub: where its rows are on the hub; None if it has none there.
     examples: makes examples of rows. score: grades one answer of one example; called from
         several threads at once.
@@ -69,6 +70,7 @@ class Task:
     prompts: str
     examples: Callable[[Sequence[Row]], list[Example]]
     score: Callable[[Example, Given], Score]
+    columns: str = "`question`, `answer`"
     hub: HubSource | None = None
     budgets: tuple[int, ...] = (1024, 2048, 4096, 8192)
     finisher_tokens: int = 64
@@ -82,6 +84,13 @@ class Task:
     def __post_init__(self) -> None:
         if self.prompts not in TASKS:
             raise ValueError(f"prompts is one of {TASKS}, got {self.prompts!r}")
+
+    @property
+    def origin(self) -> str:
+        """Where the problems come from unless a file is given, in words."""
+        if self.builtin:
+            return f"{len(self.builtin)} built in"
+        return f"{self.hub} on the Hugging Face hub" if self.hub else "none of its own"
 
     def load(self, data: str | None, limit: int | None = None) -> list[Example]:
         """The examples of a local file, or (``data`` None) of the hub or built in.

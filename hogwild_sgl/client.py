@@ -163,6 +163,11 @@ class Client:
     def _reachable(self) -> Iterator[None]:
         try:
             yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise ServerGone(
+                f"No server answers at {self.url} ({error}).",
+                "Start one with `hogwild serve MODEL`, or give its --url.",
+            ) from error
         except httpx.TimeoutException as error:
             raise ServerGone(
                 f"The server at {self.url} has been silent for {self.timeout:g} s.",

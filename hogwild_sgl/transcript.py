@@ -35,7 +35,8 @@ class Step:
 
     kind: ``step`` (a worker's published step), ``said`` (published without generating),
         ``dropped`` (began, left nothing behind), ``reader`` (finisher; nobody saw it).
-    worker, name: who wrote it; both None for a voice from outside and for a finisher.
+    worker, name: who wrote it; both None for a voice from outside and for a finisher. Where
+        one worker does different things (a plan, its parts), the name says which.
     number: the worker's own count from 1; None where there is none.
     index: place among the published steps from 0; None if it was not published.
     fed: text given to the model first (header, redundancy check, hint).

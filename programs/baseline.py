@@ -128,14 +128,26 @@ class Run:
         return finished_answer(self.settings.formatting, finisher.fed, finisher.text)
 
     def add(
-        self, worker: int | None, written: Written, start: int, *, number: int | None, kind: str
+        self,
+        worker: int | None,
+        written: Written,
+        start: int,
+        *,
+        number: int | None,
+        kind: str,
+        name: str | None = None,
     ) -> None:
-        """Puts a generation into the transcript; it began ``start`` passes into the run."""
+        """Puts a generation into the transcript; it began ``start`` passes into the run.
+
+        name: what the transcript calls it, if that is not the worker's own name.
+        """
+        if name is None and worker is not None:
+            name = self.names[worker]
         self.steps.append(
             Step(
                 kind=kind,
                 worker=worker,
-                name=None if worker is None else self.names[worker],
+                name=name,
                 number=number,
                 index=None,
                 fed=written.fed,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hogwild_sgl.cli.console import STOPPED, err, hush_tracebacks, progress, show_problem
 from hogwild_sgl.formatting import THINKING
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.transcript import Result, append_result
@@ -56,9 +56,15 @@ def command(program: Program) -> Any:
         console = Console()
         try:
             result = _solve(program, _text(problem), settings, url, api_key, quiet, console)
-        except (Problem, ValueError) as error:
-            Console(stderr=True).print(f"{program.name}: {error}", style="red", markup=False)
+        except Problem as error:
+            show_problem(error)
             raise typer.Exit(1) from error
+        except ValueError as error:
+            show_problem(Problem(f"{program.name}: {error}"))
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            err.print("Stopped.")
+            raise typer.Exit(STOPPED) from None
         if save is not None:
             append_result(save, result)
         if quiet:
@@ -113,13 +119,15 @@ def _solve(
     from hogwild_sgl.dsl.endpoint import Endpoint
     from programs.display import Columns
 
+    hush_tracebacks()
     with Endpoint(url, api_key) as backend:
         if quiet:
             return program.solve(problem, settings, backend=backend)
         if program.team:
             with Columns(settings.worker_names, console) as columns:
                 return program.solve(problem, settings, backend=backend, watch=columns)
-        with console.status("writing ...") if console.is_terminal else nullcontext():
+        with progress(program.name) as show:
+            show("writing")
             result = program.solve(problem, settings, backend=backend)
     for step in result.steps:
         console.print(f"--- {step.name or 'finisher'}", style="dim", markup=False)

@@ -56,7 +56,11 @@ _TABLE: dict[str, tuple[Any, Any, str]] = {
     "listen": (bool, False, "Say each line that you type (or pipe in) to all workers at once."),
     "max_retries": (int, _DEFAULTS.max_retries, "How often a step in conflict is rewritten."),
     "idle_timeout": (float | None, 600.0, "Seconds after which the server closes a silent team."),
-    "vote": (str, _DEFAULTS.vote, "Which answer counts: finisher or majority."),
+    "vote": (
+        str,
+        _DEFAULTS.vote,
+        "Who answers: one finisher that reads all traces, or the majority of them.",
+    ),
     "points": (int, _DEFAULTS.points, "Most parts in a plan."),
     "threads": (int, _DEFAULTS.threads, "Parts worked on at once; 0 for all."),
     "rounds": (int, _DEFAULTS.rounds, "How often the agents write."),

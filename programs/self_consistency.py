@@ -1,13 +1,15 @@
 """Baseline: independent traces of one problem, joined at the end.
 
-Each trace is answered by itself; the majority of these answers is one result, and a
-finisher that reads all traces gives another. ``--vote`` says which one counts; both are in
-the result's settings.
+``--vote finisher``: one finisher reads all traces and answers. ``--vote majority``: each
+trace is answered by itself, and the answer given most often counts; where a trace ends
+without one, a finisher of its own answers, all of them side by side.
 
     python -m programs.self_consistency "How many primes are there below 30?" --workers 4
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import sglang as sgl
 
@@ -15,10 +17,13 @@ from hogwild_sgl import prompts
 from hogwild_sgl.answers import majority
 from hogwild_sgl.templates import fill
 from hogwild_sgl.transcript import Probe, Result
-from programs.baseline import Run, at_once, solo
+from programs.baseline import Run, Written, at_once, solo
 from programs.program import COMMON, Program, Watch
 from programs.settings import Settings
 from programs.trace import Trace, write_trace
+
+if TYPE_CHECKING:
+    from sglang.lang.interpreter import ProgramState
 
 
 @sgl.function
@@ -30,27 +35,29 @@ def self_consistency(s, problem: str, settings: Settings, watch: Watch | None = 
         run.passes = max(trace.tokens for trace in traces)
         run.prompt_tokens = traces[0].prompt_tokens
         run.kv_tokens = run.prompt_tokens + sum(trace.tokens for trace in traces)
-        answers = at_once(
-            zip(states, traces, strict=True), lambda pair: _own_answer(run, *pair[0], pair[1])
-        )
         by_budget = zip(*(trace.readings for trace in traces), strict=True)
         run.probes = [_vote(readings) for readings in by_budget]
-        voted = majority(answers)
-        joined = join_texts(settings, names, [trace.text for trace in traces])
-        texts = prompts.texts(settings.formatting.language)
-        solo(s, settings, fill(texts.judge, {"problem": problem, "texts": joined}, 0))
-        judged = run.finish(s, "", "finisher")
-        run.add(None, judged, run.passes, number=None, kind="reader")
-        run.finisher_passes = judged.tokens
-        judge = run.finished(judged)
-        return run.result(
-            voted if settings.vote == "majority" else judge,
-            judged.text,
-            options=(*COMMON, "workers", "vote", "probes"),
-            answers=answers,
-            majority=voted,
-            finisher=judge,
-        )
+        options = (*COMMON, "workers", "vote", "probes")
+        if settings.vote == "majority":
+            pairs = list(zip(states, traces, strict=True))
+            given = at_once(pairs, lambda pair: _own_answer(run, *pair[0], pair[1]))
+            answers = [answer for answer, _ in given]
+            run.finisher_passes = max(passes for _, passes in given)
+            return run.result(majority(answers), "", options=options, answers=answers)
+        judged = _judge(run, s, traces)
+        return run.result(run.finished(judged), judged.text, options=options)
+
+
+def _judge(run: Run, s: ProgramState, traces: list[Trace]) -> Written:
+    """What a finisher writes that reads all traces."""
+    settings = run.settings
+    joined = join_texts(settings, run.names, [trace.text for trace in traces])
+    text = prompts.texts(settings.formatting.language).judge
+    solo(s, settings, fill(text, {"problem": run.problem, "texts": joined}, 0))
+    judged = run.finish(s, "", "finisher")
+    run.add(None, judged, run.passes, number=None, kind="reader")
+    run.finisher_passes = judged.tokens
+    return judged
 
 
 def join_texts(settings: Settings, names: tuple[str, ...], texts: list[str]) -> str:
@@ -60,13 +67,14 @@ def join_texts(settings: Settings, names: tuple[str, ...], texts: list[str]) -> 
     return "\n\n".join(f"{fill(heading, {'name': n}, 0)}\n{text.strip()}" for n, text in pairs)
 
 
-def _own_answer(run: Run, worker: int, s: object, trace: Trace) -> str | None:
-    """A trace's answer; its finisher runs beside the others' and is no pass of the run."""
+def _own_answer(run: Run, worker: int, s: ProgramState, trace: Trace) -> tuple[str | None, int]:
+    """A trace's answer, and the passes that a finisher took to give it."""
     answer = run.written(trace.text)
     if answer is not None:
-        return answer
+        return answer, 0
     finisher = run.finish(s, trace.text, "answer", worker)
-    return run.finished(finisher)
+    run.add(None, finisher, trace.tokens, number=None, kind="reader")
+    return run.finished(finisher), finisher.tokens
 
 
 def _vote(readings: tuple) -> Probe:
@@ -84,7 +92,7 @@ def _vote(readings: tuple) -> Probe:
 PROGRAM = Program(
     name="self_consistency",
     function=self_consistency,
-    about="Independent traces, then a vote or one finisher over all (baseline).",
+    about="Independent traces, then one finisher over all or a vote (baseline).",
     options=("workers", "names", "vote", "probes"),
 )
 

@@ -53,7 +53,7 @@ def skeleton_of_thought(s, problem: str, settings: Settings, watch: Watch | None
         planner = run.branch(s)[0]
         solo(planner, settings, fill(texts.plan, values, 0))
         plan = run.generate(planner, "", quarter, "plan")
-        run.add(0, plan, 0, number=1, kind="step")
+        run.add(0, plan, 0, number=1, kind="step", name="plan")
         run.passes = plan.tokens
         points = points_of(plan.text, settings.points)
         headings = tuple(f"{i}. {point}" for i, point in enumerate(points, 1))
@@ -64,7 +64,7 @@ def skeleton_of_thought(s, problem: str, settings: Settings, watch: Watch | None
         joined = join_texts(settings, headings, [part.written.text for part in parts])
         solo(s, settings, fill(texts.merge, {**values, "parts": joined}, 0))
         merge = run.generate(s, "", max(1, min(quarter, settings.budget - run.passes)), "merge")
-        run.add(0, merge, run.passes, number=None, kind="step")
+        run.add(0, merge, run.passes, number=None, kind="step", name="merge")
         run.passes += merge.tokens
 
         calls = [plan, *(part.written for part in parts), merge]
@@ -100,7 +100,8 @@ def _work_out(
             state = run.branch(s)[0]
             solo(state, settings, fill(text, {**values, "point": point}, 0))
             written = run.generate(state, "", max(1, left // len(share)), "point", index)
-            run.add(thread, written, passes, number=len(done) + 2, kind="step")
+            name = f"part {index + 1} ({run.names[thread]})"
+            run.add(thread, written, passes, number=len(done) + 2, kind="step", name=name)
             passes += written.tokens
             done.append(Part(index, thread, written))
         return done

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reading:
-    """A trace's answer at one budget. tokens: what reading it cost beside the trace."""
+    """A trace's answer at one budget.
+
+    text: what the answer was taken from: the trace itself where it holds an answer by then,
+    else what the finisher wrote. tokens: what reading it cost beside the trace.
+    """
 
     budget: int
     passes: int
@@ -85,7 +89,7 @@ def _read(
 ) -> Reading:
     answer = run.written(written)
     if answer is not None:
-        return Reading(budget, passes, seconds, "", answer, 0)
+        return Reading(budget, passes, seconds, written, answer, 0)
     finisher = run.finish(copy, written, "probe", worker, budget)
     return Reading(budget, passes, seconds, finisher.text, run.finished(finisher), finisher.tokens)
 

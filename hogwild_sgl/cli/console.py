@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,6 +14,8 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hogwild_sgl.problem import Problem
+
+STOPPED = 130  # as a shell reports Ctrl-C
 
 out = Console()
 err = Console(stderr=True)
@@ -43,6 +46,12 @@ def progress(title: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=err, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(escape(title), total=None)
         yield lambda stage: bar.update(task, description=f"{escape(title)}: {escape(stage)}")
+
+
+def hush_tracebacks() -> None:
+    """SGLang's interpreter warns with a whole traceback of each error that it also keeps for
+    the program, which shows it as a message."""
+    warnings.filterwarnings("ignore", "Error in stream_executor", UserWarning)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 import programs
-from hogwild_sgl.cli.console import err
+from hogwild_sgl.cli.console import STOPPED, err, progress
 from hogwild_sgl.problem import Problem
 
 
@@ -15,15 +15,21 @@ def run(name: str, args: Sequence[str]) -> None:
     """Hands ``args`` to the program's command line."""
     if name not in programs.NAMES:
         raise Problem(f"There is no program {name!r}.", f"There are {', '.join(programs.NAMES)}.")
-    from programs.cli import command
-
+    try:
+        with progress("hogwild solve") as show:
+            show(f"loading SGLang and the program {name}")
+            # It is SGLang that takes seconds to import.
+            program = programs.find(name)
+            from programs.cli import command
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        raise typer.Exit(STOPPED) from None
     if not args or "--help" in args:
         err.print(
             f"--program takes one of {', '.join(programs.NAMES)}. Below, {name}:",
             markup=False,
             highlight=False,
         )
-    program = programs.find(name)
     app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     app.command(help=program.about, no_args_is_help=True)(command(program))
     app(list(args), prog_name=f"hogwild solve --program {name}")

@@ -181,8 +181,8 @@ def test_a_program_gets_the_job_as_its_settings(recording):
 
 def test_variants_of_a_program_differ_in_what_is_fixed(recording):
     programs = catalog.catalog()
-    found = programs["self_consistency_vote"].run(job(layout=None))
-    assert recording.settings[-1][1].vote == "majority" and found.final_text == ""
+    programs["self_consistency_vote"].run(job(layout=None))
+    assert recording.settings[-1][1].vote == "majority"
     found = programs["self_consistency"].run(job(layout=None, budgets=(64,)))
     assert recording.settings[-1][1].vote == "finisher" and found.final_text == "5}"
     programs["skeleton_of_thought_2"].run(job(layout=None, budgets=(64,), workers=1))

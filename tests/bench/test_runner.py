@@ -237,9 +237,11 @@ def test_a_server_that_goes_away_loses_no_problem(tmp_path):
         if job.url == "http://bad":
             raise ServerGone("nobody there")
 
-    servers = Servers(["http://good", "http://bad"], places=2)
+    told = []
+    servers = Servers(["http://good", "http://bad"], places=2, tell=told.append)
     outcome = run(tmp_path, scripted(fail=gone), limit=8, servers=servers)
     assert (outcome.done, outcome.failed) == (8, 0)
+    assert [line.split(".")[0] for line in told] == ["http://bad does not answer"]
     assert {record["server"] for record in read_results(tmp_path)} == {"http://good"}
 
 

@@ -183,8 +183,8 @@ def test_solve_without_a_server_says_so():
     url = f"http://127.0.0.1:{choose_port()}"
     result = invoke("solve", "1 + 1", "--url", url)
     assert result.exit_code == 1
-    assert url in result.stderr
-    assert "hogwild check" in result.stderr
+    assert f"Error: No server answers at {url}" in result.stderr
+    assert "hogwild serve MODEL" in result.stderr
 
 
 def test_demo_starts_no_server_for_another_machine():

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import typer
@@ -98,7 +100,8 @@ def test_a_hint_without_its_passes_is_refused(server):
 def test_no_server_is_an_error_with_the_remedy():
     done = call("team", "What?", "--url", "http://127.0.0.1:9")
     assert done.exit_code == 1
-    assert "hogwild check" in done.output + (done.stderr or "")
+    said = done.output + (done.stderr or "")
+    assert "No server answers at http://127.0.0.1:9" in said and "hogwild serve MODEL" in said
 
 
 @pytest.mark.parametrize("name", programs.NAMES)
@@ -115,6 +118,20 @@ def test_a_program_runs_as_a_module():
     run = [sys.executable, "-W", "error::RuntimeWarning", "-m", "programs.alice_bob", "--help"]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     assert "Alice and Bob" in done.stdout
+
+
+def test_ctrl_c_stops_a_program_and_leaves_no_team_behind(server):
+    server.board.pause = 0.05
+    command = [sys.executable, "-m", "programs.team", "What is 6 * 7?", "--url", server.url]
+    with subprocess.Popen([*command, "--budget", "100000"], stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 300
+        while not any(team.steps for team in server.teams.values()):
+            assert running.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+    assert (running.returncode, said.decode().strip()) == (130, "Stopped.")
+    assert all(team.closed for team in server.teams.values())
 
 
 def record(worker: int | None, number: int | None = 1) -> StepRecord:

@@ -112,6 +112,21 @@ def test_probes_of_team_single_and_self_consistency_agree_with_the_budgets(serve
         assert result.answer_at(20) == "42", name
 
 
+def test_a_probe_of_a_trace_that_has_answered_holds_the_text_with_all_its_boxes():
+    def script(writing: Writing) -> str:
+        asked = writing.fed.count("Question ")
+        return (
+            f"Question {asked + 1}: \\boxed{{{asked + 3}}}. And so on, and on, and on it goes. " * 9
+        )
+
+    with FakeServer(script) as server:
+        result = solve(server, "single", budget=60, probes=(20, 40))
+    trace = next(step.text for step in result.steps if step.kind == "step")
+    for probe in result.probes:
+        assert trace.startswith(probe.text) and probe.text.count("\\boxed{") == probe.budget // 20
+        assert probe.tokens == 0
+
+
 @pytest.mark.parametrize("name", ["skeleton_of_thought", "text_rounds"])
 def test_a_program_that_cannot_be_probed_says_so(server, name):
     with pytest.raises(ValueError, match="once for each budget"):
@@ -194,8 +209,8 @@ def test_single_sends_the_solo_text_through_the_models_template(server):
     )
 
 
-@pytest.mark.parametrize("vote", ["majority", "finisher"])
-def test_self_consistency_votes_or_lets_one_finisher_read_all_traces(vote):
+def answers_in_turn():
+    """Traces that answer 7, 7, 8 in turn; 9 for a finisher that reads them all."""
     count = iter(range(100))
 
     def script(writing: Writing) -> str:
@@ -203,14 +218,32 @@ def test_self_consistency_votes_or_lets_one_finisher_read_all_traces(vote):
             return "9}.\n"
         return "\\boxed{7}." if next(count) % 3 else "\\boxed{8}."
 
-    with FakeServer(script) as server:
-        result = solve(server, "self_consistency", workers=5, budget=30, vote=vote)
+    return script
+
+
+def test_self_consistency_lets_one_finisher_read_all_traces():
+    with FakeServer(answers_in_turn()) as server:
+        result = solve(server, "self_consistency", workers=5, budget=30, vote="finisher")
         judge = prompts_sent(server)[-1]
     assert all(f"--- {name} ---" in judge for name in result.workers)
-    assert result.settings["majority"] == "7"
-    assert result.settings["finisher"] == "9"
+    assert result.answer == "9" and result.finisher_passes > 0
+
+
+def test_self_consistency_votes_without_a_finisher_over_all_traces():
+    with FakeServer(answers_in_turn()) as server:
+        result = solve(server, "self_consistency", workers=5, budget=30, vote="majority")
+        sent = prompts_sent(server)
+    assert result.answer == "7"
     assert sorted(result.settings["answers"]) == ["7", "7", "7", "8", "8"]
-    assert result.answer == ("7" if vote == "majority" else "9")
+    assert len(sent) == 5 and result.finisher_passes == 0
+
+
+def test_a_vote_counts_the_passes_of_the_longest_finisher_of_a_trace(server):
+    result = solve(server, "self_consistency", workers=3, budget=4, vote="majority")
+    readers = [step for step in result.steps if step.kind == "reader"]
+    assert len(readers) == 3 and result.answer == "42"
+    assert result.finisher_passes == max(step.output_tokens for step in readers)
+    assert {step.start_pass for step in readers} == {4}
 
 
 def test_traces_of_one_run_have_random_streams_of_their_own(server):
@@ -250,6 +283,11 @@ def test_a_skeletons_parts_run_side_by_side_or_in_threads(threads, passes):
     assert longest == passes * parts[0].output_tokens
     assert result.answer == "42"
     assert len(result.workers) == (threads or 3)
+    titles = [(step.name, step.text.startswith("It is so")) for step in result.steps]
+    assert titles[0] == ("plan", False) and titles[-1] == ("merge", False)
+    assert {name.split(" (")[0] for name, part in titles if part} == {"part 1", "part 2", "part 3"}
+    for step in parts:
+        assert step.name.endswith(f"({result.workers[step.worker]})")
 
 
 def test_a_skeleton_keeps_to_its_budget():

@@ -187,7 +187,8 @@ class FakeServer:
         replies = []
         for _ in range(sampling.get("n") or 1):
             text = self.script(Writing(None, None, self.words.decode(ids), "", sampling))
-            output = self.words.encode(text)[: sampling.get("max_new_tokens", 128)]
+            whole = self.words.encode(text)
+            output = whole[: sampling.get("max_new_tokens", 128)]
             text = self.words.decode(output)
             for stop in sampling.get("stop") or []:
                 text = text.split(stop)[0]
@@ -195,7 +196,7 @@ class FakeServer:
                 "prompt_tokens": len(ids),
                 "completion_tokens": len(output),
                 "cached_tokens": 0,
-                "finish_reason": {"type": "stop"},
+                "finish_reason": {"type": "length" if len(output) < len(whole) else "stop"},
             }
             if body.get("return_logprob"):
                 start = body.get("logprob_start_len", 0)

@@ -14,7 +14,7 @@ import math
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.worklist.examples import IGNORED, Batch, Encoder, Example, batches, lists, snapshots
 from bench.worklist.model import new_model
-from hogwild_sgl.worklist import tokenizer
+from hogwild_sgl.worklist import MARK, tokenizer
 from hogwild_sgl.worklist.task import Split
 
 # (from this share of the updates on, what is shown, of at most so many items)
@@ -154,6 +154,7 @@ class Training:
         copy.generation_config.eos_token_id = 0
         copy.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+        (folder / MARK).write_text(json.dumps(asdict(self.setting)) + "\n")
         return folder
 
     def _save(self, figures: dict) -> None:

@@ -116,13 +116,10 @@ def demo(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            show_default="the worklist model",
+            show_default="SmolLM2-135M-Instruct",
             help="Model for the server that the demo starts.",
         ),
     ] = None,
-    smollm2: Annotated[
-        bool, typer.Option("--smollm2", help="Talk with SmolLM2-135M-Instruct instead.")
-    ] = False,
     problem: Annotated[
         str | None,
         typer.Option(metavar="TEXT", show_default="a built-in one", help="The problem."),
@@ -140,15 +137,13 @@ def demo(
 ) -> None:
     """Watch Alice and Bob work together.
 
-    Uses a running server, or starts one and stops it in the end; takes half a minute. The
-    worklist model has 2 million parameters and knows one thing: to work through a list of
-    sums with others. The workers share the list out by themselves, by reading each other's
-    unfinished lines. --smollm2 has two chat with a model of 135 million parameters, which
-    shows the mechanism and no cleverness.
+    Uses a running server, or prepares the demo model, starts a server and stops it in the
+    end. Takes a minute or two, and longer on a busy machine. The demo model is tiny: it
+    shows the workers reading each other, not good mathematics.
     """
     from hogwild_sgl.cli.demo import Request, run
 
-    run(Request(url, model, smollm2, problem, workers, budget, seed))
+    run(Request(url, model, problem, workers, budget, seed))
 
 
 @app.command(

@@ -1,6 +1,7 @@
 """A decode forward on the CPU against the model's linear layers alone in eager PyTorch.
 
-    python -m bench.forward_cpu [--model MODEL] [--workers 1,4] [--cache 1024] [--rounds 9]
+    python -m bench.forward_cpu [--model MODEL] [--workers 1,4] [--cache 1024]
+        [--published 0] [--rounds 9]
 
 A team of workers over one cache runs in SGLang's scheduler, driven by hand in this
 process: no server, no sockets. In every round a team of each size decodes a few steps and the
@@ -25,6 +26,7 @@ import torch
 from bench.throughput.floor import Floor
 
 STEPS = 8  # decoded in a turn
+PUBLISHED = 24  # tokens of a published step
 DECODED = 4096  # tokens a worker may write
 # Longest first.
 PARTS = ("step", "forward", "layers", "logits", "plan", "sampling")
@@ -103,45 +105,58 @@ class Loop:
             scheduler.process_batch_result(batch, scheduler.run_batch(batch))
         scheduler.last_batch = batch
 
-    def prefill(self, req: Any) -> None:
-        self.scheduler._add_request_to_queue(req)
+    def finish(self, req: Any) -> None:
         while not req.finished():
             self.step()
 
 
 class DecodingTeam:
-    """Workers of one team, each in the middle of a step, that stop when told."""
+    """Workers of one team, each in the middle of a step, that stop when told.
 
-    def __init__(self, loop: Loop, name: str, workers: int, cache: int):
+    cache: tokens of the prompt and of ``published`` steps before it.
+    """
+
+    def __init__(self, loop: Loop, name: str, workers: int, cache: int, published: int):
         from sglang.srt.managers.schedule_batch import Req
 
-        from runtime_patch.step_request import StepReq
         from runtime_patch.teams import Kind
 
         self._loop, self._name = loop, name
-        book = loop.scheduler.tree_cache.book
+        self._book = book = loop.scheduler.tree_cache.book
         vocabulary = loop.scheduler.model_config.vocab_size
         book.open(self._name, max(2, workers), "combined", False)
-        for kind, length in ((Kind.PROMPT, cache), (Kind.HEADER_OTHERS, 4), (Kind.HEADER_OWN, 4)):
+        prompt = cache - published * PUBLISHED
+        for kind, length in ((Kind.PROMPT, prompt), (Kind.HEADER_OTHERS, 4), (Kind.HEADER_OWN, 4)):
             # The same in every round, so that it is computed once and found in the tree.
             tokens = _tokens(length, vocabulary, seed=length)
             part = Req(f"{self._name} {kind}", "", tokens, _greedy(0))
             book.expect_part(part.rid, self._name, kind)
-            loop.prefill(part)
+            loop.scheduler._add_request_to_queue(part)
+            loop.finish(part)
+        for number in range(published):
+            loop.finish(self._begin(number % workers, f"past {number}", PUBLISHED, 1))
         for worker in range(workers):
-            req = StepReq(
-                f"{self._name} {worker}",
-                "",
-                _tokens(4, vocabulary, seed=worker),
-                _greedy(DECODED),
-                team=self._name,
-                kind=Kind.STEP,
-                worker=worker,
-                ends_by_rule=False,
-                vocab_size=vocabulary,
-            )
-            book.admit(req)
-            loop.scheduler._add_request_to_queue(req)
+            self._begin(worker, "live", 4, DECODED)
+
+    def _begin(self, worker: int, name: str, fed: int, decoded: int) -> Any:
+        from runtime_patch.step_request import StepReq
+        from runtime_patch.teams import Kind
+
+        vocabulary = self._loop.scheduler.model_config.vocab_size
+        req = StepReq(
+            f"{self._name} {worker} {name}",
+            "",
+            _tokens(fed, vocabulary, seed=worker),
+            _greedy(decoded),
+            team=self._name,
+            kind=Kind.STEP,
+            worker=worker,
+            ends_by_rule=False,
+            vocab_size=vocabulary,
+        )
+        self._book.admit(req)
+        self._loop.scheduler._add_request_to_queue(req)
+        return req
 
     def __enter__(self) -> DecodingTeam:
         for _ in range(3):  # the steps' openings, and what is made on first use
@@ -150,8 +165,8 @@ class DecodingTeam:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self._loop.scheduler.tree_cache.book.close(self._name)
-        while self._name in self._loop.scheduler.tree_cache.book.teams:
+        self._book.close(self._name)
+        while self._name in self._book.teams:
             self._loop.step()
 
 
@@ -169,14 +184,15 @@ def _greedy(tokens: int) -> Any:
 
 
 def measure(
-    loop: Loop, floor: Floor, teams: list[int], cache: int, rounds: int
+    loop: Loop, floor: Floor, teams: list[int], cache: int, published: int, rounds: int
 ) -> dict[int, dict[str, float]]:
     """By number of workers: median milliseconds of each part of a decode step, and of the
     linear layers alone. Teams of all sizes take turns."""
     kept: dict[int, dict[str, list[float]]] = {n: defaultdict(list) for n in teams}
     for number in range(rounds):
         for workers in teams:
-            with DecodingTeam(loop, f"{workers} in round {number}", workers, cache):
+            name = f"{workers} in round {number}"
+            with DecodingTeam(loop, name, workers, cache, published):
                 for _ in range(STEPS):
                     loop.step()
             for name, value in loop.clock.take().items():
@@ -194,16 +210,19 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="model folder; the demo model by default")
     parser.add_argument("--workers", type=_numbers, default=[1, 2, 4, 8])
     parser.add_argument("--cache", type=int, default=1024)
+    parser.add_argument("--published", type=int, default=0, help="steps of the history")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     os.environ.setdefault("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "1")
     model = options.model or _demo_model()
     loop = Loop(model, 4 * options.cache + 16384)
+    if options.cache <= options.published * PUBLISHED:
+        parser.error(f"published steps have {PUBLISHED} tokens each: give a larger --cache")
     floor = Floor.of(model, torch.bfloat16)
     print(f"{model.name}, {options.cache} cached, {torch.get_num_threads()} threads; ms, medians")
     columns = (*PARTS, "linear alone", "forward/linear", "tokens/s over 1 worker")
     print("workers", *columns, sep="  ")
-    table = measure(loop, floor, options.workers, options.cache, options.rounds)
+    table = measure(loop, floor, options.workers, options.cache, options.published, options.rounds)
     first = table[options.workers[0]]["step"] / options.workers[0]
     for workers, times in table.items():
         times["forward/linear"] = times["forward"] / times["linear alone"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement. way: hogwild, independent, plain, linear or memory."""
+    """One measurement. way: hogwild, independent, plain, text, linear or memory."""
 
     way: str
     workers: int
@@ -82,7 +82,7 @@ class Table:
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(figsize=(8, 5))
-        styles = {"hogwild": "-", "independent": "--", "plain": ":"}
+        styles = {"hogwild": "-", "independent": "--", "plain": ":", "text": "-."}
         for way, style in styles.items():
             for workers in self.workers:
                 found = [self.median(way, workers, cache) for cache in self.caches]

@@ -11,6 +11,7 @@ imports (a plugin of the entry point group ``sglang.srt.plugins``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from runtime_patch.attention.plan import Segment
@@ -37,6 +38,8 @@ class ViewState(Protocol):
 
 
 Layout = Callable[[ViewState, int], list[Segment]]
+
+_segment = attrgetter("segment")
 
 LAYOUTS: dict[str, Layout] = {}
 
@@ -66,7 +69,7 @@ def find_layout(name: str) -> Layout:
 
 
 def _history(state: ViewState) -> list[Segment]:
-    return [state.prompt, *(step.segment for step in state.published)]
+    return [state.prompt, *map(_segment, state.published)]
 
 
 def _others(state: ViewState, worker: int | None) -> list[Segment]:

@@ -133,7 +133,7 @@ def demo(
             help="Sequential forward passes the workers may use.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Master seed of the run.")] = 1,
+    seed: Annotated[int, typer.Option(help="Master seed of the run.")] = 5,
 ) -> None:
     """Watch Alice and Bob work together.
 

@@ -40,9 +40,9 @@ def self_consistency(s, problem: str, settings: Settings, watch: Watch | None = 
         options = (*COMMON, "workers", "vote", "probes")
         if settings.vote == "majority":
             pairs = list(zip(states, traces, strict=True))
-            given = at_once(pairs, lambda pair: _own_answer(run, *pair[0], pair[1]))
-            answers = [answer for answer, _ in given]
-            run.finisher_passes = max(passes for _, passes in given)
+            answers = list(at_once(pairs, lambda pair: _own_answer(run, *pair[0], pair[1])))
+            # A trace that ends early is read early: what counts is when the last reading ends.
+            run.finisher_passes = max(step.end_pass for step in run.steps) - run.passes
             return run.result(majority(answers), "", options=options, answers=answers)
         judged = _judge(run, s, traces)
         return run.result(run.finished(judged), judged.text, options=options)
@@ -67,14 +67,14 @@ def join_texts(settings: Settings, names: tuple[str, ...], texts: list[str]) -> 
     return "\n\n".join(f"{fill(heading, {'name': n}, 0)}\n{text.strip()}" for n, text in pairs)
 
 
-def _own_answer(run: Run, worker: int, s: ProgramState, trace: Trace) -> tuple[str | None, int]:
-    """A trace's answer, and the passes that a finisher took to give it."""
+def _own_answer(run: Run, worker: int, s: ProgramState, trace: Trace) -> str | None:
+    """A trace's answer; a finisher gives it where the trace has none."""
     answer = run.written(trace.text)
     if answer is not None:
-        return answer, 0
+        return answer
     finisher = run.finish(s, trace.text, "answer", worker)
     run.add(None, finisher, trace.tokens, number=None, kind="reader")
-    return run.finished(finisher), finisher.tokens
+    return run.finished(finisher)
 
 
 def _vote(readings: tuple) -> Probe:

@@ -164,10 +164,7 @@ class Client:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise ServerGone(
-                f"No server answers at {self.url} ({error}).",
-                "Start one with `hogwild serve MODEL`, or give its --url.",
-            ) from error
+            raise ServerGone.unreachable(self.url, error) from error
         except httpx.TimeoutException as error:
             raise ServerGone(
                 f"The server at {self.url} has been silent for {self.timeout:g} s.",

@@ -59,6 +59,14 @@ class StepNotBegun(StepDropped):
 class ServerGone(HogwildError):
     """No reply: nothing listens, the connection broke, or the server went silent."""
 
+    @classmethod
+    def unreachable(cls, url: str, error: Exception) -> ServerGone:
+        """Nothing could be connected to at ``url``."""
+        return cls(
+            f"No server answers at {url} ({error}).",
+            "Start one with `hogwild serve MODEL`, or give its --url.",
+        )
+
 
 class PatchNotActive(HogwildError):
     """The server is SGLang without this project's patch."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hogwild_sgl.cli.console import STOPPED, err, hush_tracebacks, progress, show_problem
+from hogwild_sgl.cli.console import hush_tracebacks, progress, saying_stopped, show_problem
 from hogwild_sgl.formatting import THINKING
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.transcript import Result, append_result
@@ -55,16 +55,14 @@ def command(program: Program) -> Any:
         settings = settings_from(options, **changes)
         console = Console()
         try:
-            result = _solve(program, _text(problem), settings, url, api_key, quiet, console)
+            with saying_stopped():
+                result = _solve(program, _text(problem), settings, url, api_key, quiet, console)
         except Problem as error:
             show_problem(error)
             raise typer.Exit(1) from error
         except ValueError as error:
             show_problem(Problem(f"{program.name}: {error}"))
             raise typer.Exit(1) from error
-        except KeyboardInterrupt:
-            err.print("Stopped.")
-            raise typer.Exit(STOPPED) from None
         if save is not None:
             append_result(save, result)
         if quiet:

@@ -31,5 +31,4 @@ def plant() -> None:
 
 
 def _blind(state: layouts.ViewState, worker: int) -> list[Segment]:
-    steps = [step.segment for step in state.published]
-    return [state.prompt, *steps, state.header_others, state.header_own]
+    return [*layouts.outside_view(state), state.header_others, state.header_own]

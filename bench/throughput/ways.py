@@ -32,6 +32,11 @@ def prompt_ids(length: int, vocabulary: int, salt: int = 0) -> list[int]:
     return [numbers.randrange(SPECIAL, vocabulary) for _ in range(length)]
 
 
+def opening_ids(worker: int, number: int, vocabulary: int) -> list[int]:
+    """What a worker's step of that number begins with."""
+    return prompt_ids(8, vocabulary, salt=100 * worker + number)
+
+
 @dataclass(frozen=True)
 class Server:
     """url of a running server; vocabulary of its model."""
@@ -87,11 +92,10 @@ class Hogwild:
         with self._team(workers, prompt_ids(256, self.server.vocabulary)) as team:
 
             def write(worker: int) -> None:
-                for number in range(steps):
-                    opening = prompt_ids(8, self.server.vocabulary, salt=100 * worker + number)
+                for events in self._steps(team, worker, steps, step_tokens):
                     at = {
                         event["type"]: event["step"]["team_forwards"]
-                        for event in self._events(team, worker, step_tokens, opening)
+                        for event in events
                         if event["type"] in ("start", "end")
                     }
                     spans[worker].append((at["start"], at["end"]))
@@ -111,9 +115,8 @@ class Hogwild:
         with self._team(workers, prompt) as team:
 
             def write(worker: int) -> None:
-                for number in range(steps):
-                    opening = prompt_ids(8, self.server.vocabulary, salt=100 * worker + number)
-                    for _ in self._step(team, worker, step_tokens, opening):
+                for events in self._steps(team, worker, steps, step_tokens):
+                    for _ in events:
                         pass
 
             return workers * steps * step_tokens / _seconds(write, workers)
@@ -127,19 +130,22 @@ class Hogwild:
         stack.callback(httpx.delete, path, timeout=120, trust_env=False)
         return stack
 
-    def _step(
-        self, team: str, worker: int, tokens: int, opening: list[int] | None = None
-    ) -> Iterator[int]:
+    def _step(self, team: str, worker: int, tokens: int) -> Iterator[int]:
+        opening = prompt_ids(4, self.server.vocabulary, salt=worker)
         for event in self._events(team, worker, tokens, opening):
             if event["type"] == "text":
                 yield len(event["output_ids"])
 
-    def _events(
-        self, team: str, worker: int, tokens: int, opening: list[int] | None
-    ) -> Iterator[dict]:
+    def _steps(self, team: str, worker: int, steps: int, tokens: int) -> Iterator[Iterator[dict]]:
+        """The events of one step after the other, each sent when the one before is read."""
+        for number in range(steps):
+            opening = opening_ids(worker, number, self.server.vocabulary)
+            yield self._events(team, worker, tokens, opening)
+
+    def _events(self, team: str, worker: int, tokens: int, opening: list[int]) -> Iterator[dict]:
         body = {
             "worker": worker,
-            "input_ids": opening or prompt_ids(4, self.server.vocabulary, salt=worker),
+            "input_ids": opening,
             "sampling_params": _sampling(tokens),
             "end": "none",
             "stream": True,
@@ -202,7 +208,7 @@ class ByText:
 
         def write(worker: int) -> None:
             for number in range(steps):
-                opening = prompt_ids(8, self.server.vocabulary, salt=100 * worker + number)
+                opening = opening_ids(worker, number, self.server.vocabulary)
                 with lock:
                     ids = [*shared, *opening]
                 reply = self.server.post(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.worklist.simulate import LAYOUTS
 from hogwild_sgl.worklist.format import FORMATTING
 from programs.settings import Settings
 
-LAYOUTS = ("combined", "interleaved", "contiguous", "independent")
 CHECK_EVERY = 64  # generated tokens between redundancy checks, where there are any
 LIMIT = 60  # sequential forward passes for each item, at most
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.stats import Estimate
-from bench.worklist.arms import LAYOUTS, Arm
+from bench.worklist.arms import Arm
 from bench.worklist.scores import ArmScores
+from bench.worklist.simulate import LAYOUTS
 
 _COLUMNS = (
     "| arm | tasks | passes to the last line | last line right | all items right "

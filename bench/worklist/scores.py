@@ -59,24 +59,24 @@ class ArmScores:
         """Passes until the last line; the whole budget where it was never written."""
         return tuple(float(s.passes or self.arm.budget) for s in self.scores)
 
-    @property
+    @cached_property
     def repeated(self) -> Estimate:
         """Share of the lines on items that somebody else's had made needless."""
         return _mean([s.repeated / s.lines if s.lines else 0.0 for s in self.scores])
 
-    @property
+    @cached_property
     def all_right(self) -> Estimate:
         return _mean([float(s.all_right) for s in self.scores])
 
-    @property
+    @cached_property
     def final_right(self) -> Estimate:
         return _mean([float(s.final_right) for s in self.scores])
 
-    @property
+    @cached_property
     def references(self) -> Estimate:
         return _mean([float(s.references) for s in self.scores])
 
-    @property
+    @cached_property
     def mean_passes(self) -> Estimate:
         return _mean(self.passes)
 

@@ -60,7 +60,8 @@ class Setting:
 
     def lesson_at(self, update: int) -> tuple[str, int]:
         """What is shown, and of how many items at most."""
-        return [lesson for share, *lesson in CURRICULUM if update >= share * self.updates][-1]
+        begun = [lesson for lesson in CURRICULUM if update >= lesson[0] * self.updates]
+        return begun[-1][1:]
 
 
 class Training:

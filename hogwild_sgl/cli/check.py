@@ -14,7 +14,7 @@ from rich.table import Table
 
 from hogwild_sgl.cli.console import out, show_problem
 from hogwild_sgl.client import Client
-from hogwild_sgl.errors import HogwildError
+from hogwild_sgl.errors import HogwildError, ServerGone
 from hogwild_sgl.problem import Problem
 
 _TIMEOUT = 30.0
@@ -48,11 +48,8 @@ def find_out(url: str) -> Findings:
     try:
         reply = _get(f"{url}/model_info")
     except (httpx.TransportError, httpx.InvalidURL) as error:
-        return Findings(
-            url,
-            trouble=f"No server answers at {url} ({error}).",
-            remedy="Start one with `hogwild serve MODEL`, or give its --url.",
-        )
+        gone = ServerGone.unreachable(url, error)
+        return Findings(url, trouble=gone.message, remedy=gone.remedy)
     if reply.status_code == 404:
         return Findings(
             url,

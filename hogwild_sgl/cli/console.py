@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -52,6 +53,16 @@ def hush_tracebacks() -> None:
     """SGLang's interpreter warns with a whole traceback of each error that it also keeps for
     the program, which shows it as a message."""
     warnings.filterwarnings("ignore", "Error in stream_executor", UserWarning)
+
+
+@contextmanager
+def saying_stopped() -> Iterator[None]:
+    """Ctrl-C ends the command with a word, and with the status by which a shell reports it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        raise typer.Exit(STOPPED) from None
 
 
 @contextmanager

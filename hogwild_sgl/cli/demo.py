@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import typer
-
 from hogwild_sgl import demo_model
 from hogwild_sgl.cli.app import DEFAULT_URL
 from hogwild_sgl.cli.check import find_out
-from hogwild_sgl.cli.console import err, leaving_cleanly, progress
+from hogwild_sgl.cli.console import err, leaving_cleanly, progress, saying_stopped
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.server_process import ServerProcess
 from hogwild_sgl.worklist import is_worklist_model
@@ -38,13 +36,8 @@ class Request:
 
 def run(request: Request) -> None:
     """Let a team work on the server at ``url``, or on one of our own."""
-    with leaving_cleanly():
-        try:
-            with _server(request) as (url, model):
-                _play(request, url, model)
-        except KeyboardInterrupt:
-            err.print("Stopped.")
-            raise typer.Exit(130) from None
+    with leaving_cleanly(), saying_stopped(), _server(request) as (url, model):
+        _play(request, url, model)
 
 
 def _play(request: Request, url: str, model: str) -> None:

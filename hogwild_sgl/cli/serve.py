@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
 from rich.text import Text
 
-from hogwild_sgl.cli.console import err, leaving_cleanly, progress
+from hogwild_sgl.cli.console import err, leaving_cleanly, progress, saying_stopped
 from hogwild_sgl.problem import Problem
 from hogwild_sgl.server_process import ServerProcess
 
@@ -23,33 +22,29 @@ def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: fl
             f"MODEL comes first: `hogwild serve MODEL {model} ...`, "
             "and the options for SGLang after it."
         )
-    with leaving_cleanly():
+    with leaving_cleanly(), saying_stopped():
+        with progress(f"Starting a server with {Path(model).name}") as show:
+            server = ServerProcess(
+                model,
+                args,
+                port=port,
+                host=host,
+                start_timeout=start_timeout,
+                on_line=_show,
+                on_stage=show,
+            )
+            server.start()
         try:
-            with progress(f"Starting a server with {Path(model).name}") as show:
-                server = ServerProcess(
-                    model,
-                    args,
-                    port=port,
-                    host=host,
-                    start_timeout=start_timeout,
-                    on_line=_show,
-                    on_stage=show,
-                )
-                server.start()
-            try:
-                err.print(
-                    f"[bold green]Ready:[/] {server.url} with the hogwild patch. "
-                    "Ctrl-C stops it. In another terminal:\n"
-                    f'  hogwild solve "What is 12 * 13?" --url {server.url}',
-                    highlight=False,
-                    soft_wrap=True,
-                )
-                status = server.wait()
-            finally:
-                server.stop()
-        except KeyboardInterrupt:
-            err.print("Stopped.")
-            raise typer.Exit(130) from None
+            err.print(
+                f"[bold green]Ready:[/] {server.url} with the hogwild patch. "
+                "Ctrl-C stops it. In another terminal:\n"
+                f'  hogwild solve "What is 12 * 13?" --url {server.url}',
+                highlight=False,
+                soft_wrap=True,
+            )
+            status = server.wait()
+        finally:
+            server.stop()
     raise Problem(f"The server ended by itself (exit status {status}).", "Its log is above.")
 
 

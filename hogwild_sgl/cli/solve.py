@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 import programs
-from hogwild_sgl.cli.console import STOPPED, err, progress
+from hogwild_sgl.cli.console import err, progress, saying_stopped
 from hogwild_sgl.problem import Problem
 
 
@@ -15,15 +15,11 @@ def run(name: str, args: Sequence[str]) -> None:
     """Hands ``args`` to the program's command line."""
     if name not in programs.NAMES:
         raise Problem(f"There is no program {name!r}.", f"There are {', '.join(programs.NAMES)}.")
-    try:
-        with progress("hogwild solve") as show:
-            show(f"loading SGLang and the program {name}")
-            # It is SGLang that takes seconds to import.
-            program = programs.find(name)
-            from programs.cli import command
-    except KeyboardInterrupt:
-        err.print("Stopped.")
-        raise typer.Exit(STOPPED) from None
+    with saying_stopped(), progress("hogwild solve") as show:
+        show(f"loading SGLang and the program {name}")
+        # It is SGLang that takes seconds to import.
+        program = programs.find(name)
+        from programs.cli import command
     if not args or "--help" in args:
         err.print(
             f"--program takes one of {', '.join(programs.NAMES)}. Below, {name}:",

@@ -19,7 +19,6 @@ from enum import StrEnum
 
 from hogwild_sgl.worklist.words import ITEM_NAMES
 
-MAX_ITEMS = len(ITEM_NAMES)
 _TEST_SHARE = 5  # one pair of numbers in so many is kept for tests
 
 

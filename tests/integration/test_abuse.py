@@ -9,16 +9,7 @@ import pytest
 
 from tests.integration.api import Api, error_of, wait
 
-
-@pytest.fixture(scope="module")
-def api(server) -> Api:
-    return Api(server.url)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(api):
-    yield
-    api.at_rest()
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def raw(api: Api, path: str, body: bytes):

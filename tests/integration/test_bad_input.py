@@ -7,21 +7,13 @@ import json
 import pytest
 
 from runtime_patch.layouts import LAYOUTS
-from tests.integration.api import Api, Team, error_of
+from tests.integration.api import Team, error_of
 from tests.oracle.tiny_tokenizer import SIZE
 
 CONTEXT = 2048
 
 
-@pytest.fixture(scope="module")
-def api(server) -> Api:
-    return Api(server.url)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(api):
-    yield
-    api.at_rest()
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture

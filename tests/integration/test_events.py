@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.integration.api import Api, wait
+from tests.integration.api import wait
 from tests.oracle.tiny_tokenizer import build_tokenizer
 
 # More than is written before somebody acts. Only a worker that reads nobody has the room.
@@ -16,15 +16,7 @@ LONG = 1900
 ALONE = {"layout": "independent"}
 
 
-@pytest.fixture(scope="module")
-def api(server) -> Api:
-    return Api(server.url)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(api):
-    yield
-    api.at_rest()
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def kinds(events: list[dict]) -> list[str]:

@@ -26,15 +26,7 @@ WORKERS = ("Alice", "Bob", "Carol")
 BUDGET = 90
 
 
-@pytest.fixture(scope="module")
-def api(server) -> Api:
-    return Api(server.url)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(api):
-    yield
-    api.at_rest()
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 def run(url: str, seed: int = 5, **options) -> Result:

@@ -19,8 +19,9 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from runtime_patch.attention.kernel import choose
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
 from runtime_patch.attention.rope import Rope
+from runtime_patch.attention.views import Segment, View
 
 CACHES = 1 << 29  # bytes of KV to cycle through, far beyond any processor's cache
 

@@ -34,9 +34,10 @@ from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
 from runtime_patch.attention import flashinfer_kernel, triton_kernel  # noqa: E402
 from runtime_patch.attention.kernel import Kernel, KernelUnavailable  # noqa: E402
-from runtime_patch.attention.plan import Plan, Segment, View, build_plan  # noqa: E402
+from runtime_patch.attention.plan import Plan, build_plan  # noqa: E402
 from runtime_patch.attention.reference import Reference  # noqa: E402
 from runtime_patch.attention.rope import Rope  # noqa: E402
+from runtime_patch.attention.views import Segment, View  # noqa: E402
 
 # Largest difference from float64, as a part of the largest output.
 TOLERANCE = {torch.bfloat16: 1.2e-2, torch.float16: 1.6e-3, torch.float32: 3e-5}

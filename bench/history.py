@@ -20,8 +20,9 @@ from functools import partial
 import torch
 
 from runtime_patch.attention.kernel import choose
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
 from runtime_patch.attention.rope import Rope, rotate
+from runtime_patch.attention.views import Part, Run, Segment, View
 
 HEADS, KV_HEADS, DIM, PROMPT, WORKERS = 9, 3, 64, 256, 4
 THETA = 100_000.0  # of the demo model
@@ -78,7 +79,7 @@ class History:
             Segment(number, torch.arange(start, start + size), 0)
             for number, (start, size) in enumerate(zip(starts, self.parts, strict=True))
         ]
-        return self._way(tuple(segments), keys, at=self.parts[-1] - 1)
+        return self._way((Run(tuple(segments[:-1])), segments[-1]), keys, at=self.parts[-1] - 1)
 
     def moved(self) -> Way:
         stored = turned(self.k, self.stored_at, torch.float32).to(self.dtype)
@@ -86,10 +87,10 @@ class History:
         keys = turned(stored, further, torch.float32).to(self.dtype)
         return self._way((Segment(0, torch.arange(self.length), 0),), keys, at=self.length - 1)
 
-    def _way(self, segments: tuple[Segment, ...], keys: torch.Tensor, at: int) -> Way:
+    def _way(self, parts: tuple[Part, ...], keys: torch.Tensor, at: int) -> Way:
         # The newest key belongs to all of them here, so that every view is the history.
         q = turned(self.q, torch.full((WORKERS,), at), torch.float32).to(self.dtype)
-        return Way([View(1, at, segments)] * WORKERS, q, keys, self.v)
+        return Way([View(1, at, parts)] * WORKERS, q, keys, self.v)
 
 
 def errors(history: History, way: Way, kernel: str) -> tuple[float, float]:

@@ -24,10 +24,10 @@ from runtime_patch.admission import (
     check_view,
     not_begun,
 )
-from runtime_patch.attention.plan import Segment, View
+from runtime_patch.attention.views import Segment, View
 from runtime_patch.record import Recorder
 from runtime_patch.step_request import FinishSentence, StepReq
-from runtime_patch.teams import Kind, Part, PublishedStep, Team, TeamState
+from runtime_patch.teams import Kind, PublishedStep, StoredPart, Team, TeamState
 from runtime_patch.tree import HogwildRadixCache
 
 
@@ -215,7 +215,7 @@ class TeamBook:
             tokens, slots = tokens[base:], slots[base:]
         segment = Segment((team.name, kind), slots.clone(), base)
         lock = self.tree.lock(req.last_node)
-        team.parts[kind] = Part(segment, tokens, req.last_node, lock)
+        team.parts[kind] = StoredPart(segment, tokens, req.last_node, lock)
         self._recorder.part(team, kind, tokens)
 
     def lose_part(self, rid: str) -> None:
@@ -259,10 +259,10 @@ class TeamBook:
         for rid, count in zip(rids, rows, strict=True):
             writer, slots = self.writers.get(rid), written[rid]
             if writer is None:
-                segments = (Segment(rid, slots, 0),)
+                parts = (Segment(rid, slots, 0),)
             else:
-                segments = TeamState(self.teams[writer.team], written).view(writer)
-            views.append(View(count, len(slots) - count, segments))
+                parts = TeamState(self.teams[writer.team], written).view(writer)
+            views.append(View(count, len(slots) - count, parts))
             if writer is not None:
                 workers = self.teams[writer.team].workers
                 writer.view_room = self._context_length - len(views[-1]) - workers

@@ -1,8 +1,9 @@
 """Layouts: from a team's state and a writer to what that writer attends to.
 
-A layout is a function ``(state, worker) -> list[Segment]`` that returns everything in
-the view *before* the writer's own live step, in order; the engine appends the live
-step itself. Source: the paper's section 3.2 and its appendix on cache layouts.
+A layout is a function ``(state, worker) -> list[Part]`` that returns everything in
+the view *before* the writer's own live step, in order: segments, and runs of published
+steps. The engine appends the live step itself. Source: the paper's section 3.2 and its
+appendix on cache layouts.
 
 To add one, decorate a function with ``@layout("name")`` in a module that the server
 imports (a plugin of the entry point group ``sglang.srt.plugins``).
@@ -11,10 +12,9 @@ imports (a plugin of the entry point group ``sglang.srt.plugins``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Protocol
 
-from runtime_patch.attention.plan import Segment
+from runtime_patch.attention.views import Part, Run, Segment
 
 
 class PublishedSegment(Protocol):
@@ -36,10 +36,12 @@ class ViewState(Protocol):
     def live(self, worker: int) -> Segment:
         """The worker's live step, with the tokens written in this forward."""
 
+    def history(self, *workers: int | None) -> Run:
+        """The steps that these workers have published (None: voices from outside), in the
+        order of publishing; everybody's when none is named. Kept from forward to forward."""
 
-Layout = Callable[[ViewState, int], list[Segment]]
 
-_segment = attrgetter("segment")
+Layout = Callable[[ViewState, int], list[Part]]
 
 LAYOUTS: dict[str, Layout] = {}
 
@@ -68,19 +70,16 @@ def find_layout(name: str) -> Layout:
         raise UnknownLayout(f"unknown layout {name!r}; known layouts: {known}") from None
 
 
-def _history(state: ViewState) -> list[Segment]:
-    return [state.prompt, *map(_segment, state.published)]
-
-
 def _others(state: ViewState, worker: int | None) -> list[Segment]:
     return [state.live(other) for other in range(state.workers) if other != worker]
 
 
 @layout("combined")
-def combined(state: ViewState, worker: int) -> list[Segment]:
+def combined(state: ViewState, worker: int) -> list[Part]:
     """The paper's method: history, the others' live steps, then one's own."""
     return [
-        *_history(state),
+        state.prompt,
+        state.history(),
         state.header_others,
         *_others(state, worker),
         state.header_own,
@@ -88,38 +87,34 @@ def combined(state: ViewState, worker: int) -> list[Segment]:
 
 
 @layout("interleaved")
-def interleaved(state: ViewState, worker: int) -> list[Segment]:
+def interleaved(state: ViewState, worker: int) -> list[Part]:
     """Step-wise: others are seen once their step is published."""
-    return [*_history(state), state.header_own]
+    return [state.prompt, state.history(), state.header_own]
 
 
 @layout("contiguous")
-def contiguous(state: ViewState, worker: int) -> list[Segment]:
+def contiguous(state: ViewState, worker: int) -> list[Part]:
     """Each worker's tokens in one piece, one's own last."""
-    said = [step.segment for step in state.published if step.worker is None]
-    own = [step.segment for step in state.published if step.worker == worker]
-    others: list[Segment] = []
+    others: list[Part] = []
     for other in range(state.workers):
         if other != worker:
-            others += [step.segment for step in state.published if step.worker == other]
-            others.append(state.live(other))
-    return [state.prompt, *said, state.header_others, *others, state.header_own, *own]
+            others += [state.history(other), state.live(other)]
+    said, own = state.history(None), state.history(worker)
+    return [state.prompt, said, state.header_others, *others, state.header_own, own]
 
 
 @layout("independent")
-def independent(state: ViewState, worker: int) -> list[Segment]:
+def independent(state: ViewState, worker: int) -> list[Part]:
     """No synchronisation: one's own tokens only, and what was said to everybody."""
-    return [
-        state.prompt,
-        *(step.segment for step in state.published if step.worker in (worker, None)),
-    ]
+    return [state.prompt, state.history(worker, None)]
 
 
-def reader_view(state: ViewState) -> list[Segment]:
+def reader_view(state: ViewState) -> list[Part]:
     """A reader's view in every layout: all workers' live steps are others."""
-    return [*_history(state), state.header_others, *_others(state, None), state.header_own]
+    others = _others(state, None)
+    return [state.prompt, state.history(), state.header_others, *others, state.header_own]
 
 
-def outside_view(state: ViewState) -> list[Segment]:
+def outside_view(state: ViewState) -> list[Part]:
     """What a text from outside is written after: the place where it will stand."""
-    return _history(state)
+    return [state.prompt, state.history()]

@@ -11,7 +11,7 @@ import logging
 import os
 
 from runtime_patch import layouts
-from runtime_patch.attention.plan import Segment
+from runtime_patch.attention.views import Part
 
 ENV = "HOGWILD_PLANTED_BUG"
 BLIND = "blind"
@@ -30,5 +30,5 @@ def plant() -> None:
     layouts.LAYOUTS["combined"] = _blind
 
 
-def _blind(state: layouts.ViewState, worker: int) -> list[Segment]:
+def _blind(state: layouts.ViewState, worker: int) -> list[Part]:
     return [*layouts.outside_view(state), state.header_others, state.header_own]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from runtime_patch.attention.plan import View
+    from runtime_patch.attention.views import View
     from runtime_patch.book import TeamBook
     from runtime_patch.teams import Kind, Team
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from runtime_patch.attention.plan import Segment
+from runtime_patch.attention.views import Part, Run, Segment
 from runtime_patch.layouts import Layout, find_layout, outside_view, reader_view
 
 MIN_WORKERS, MAX_WORKERS = 2, 16
@@ -56,7 +56,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredPart:
     """A stored prompt or header: its segment, and the lock that keeps it in the tree."""
 
     segment: Segment
@@ -99,7 +99,7 @@ class Team:
     workers: int
     layout_name: str
     headers_after_prompt: bool
-    parts: dict[Kind, Part] = field(default_factory=dict)
+    parts: dict[Kind, StoredPart] = field(default_factory=dict)
     published: list[PublishedStep] = field(default_factory=list)
     live: dict[int, Writer] = field(default_factory=dict)
     others: dict[str, Writer] = field(default_factory=dict)
@@ -114,6 +114,7 @@ class Team:
     forwards: int = 0
     closing: str | None = None
     tip_lock: Any = None
+    _runs: dict[frozenset, tuple[int, Run]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not MIN_WORKERS <= self.workers <= MAX_WORKERS:
@@ -132,6 +133,14 @@ class Team:
         prompt = self.parts.get(Kind.PROMPT)
         steps = sum(len(step.tokens) for step in self.published)
         return steps + (len(prompt.tokens) if prompt else 0)
+
+    def history(self, *workers: int | None) -> Run:
+        """See ``layouts.ViewState``: made anew when a step has been published."""
+        of, steps = frozenset(workers), len(self.published)
+        if of not in self._runs or self._runs[of][0] != steps:
+            some = [step.segment for step in self.published if not of or step.worker in of]
+            self._runs[of] = steps, Run(tuple(some))
+        return self._runs[of][1]
 
     @property
     def idle(self) -> bool:
@@ -232,7 +241,10 @@ class TeamState:
         """A writer's own tokens. Its row starts with them, so they sit at position 0."""
         return Segment(writer.rid, self.written.get(writer.rid, EMPTY_SLOTS), 0)
 
-    def view(self, writer: Writer) -> tuple[Segment, ...]:
+    def history(self, *workers: int | None) -> Run:
+        return self.team.history(*workers)
+
+    def view(self, writer: Writer) -> tuple[Part, ...]:
         """The writer's whole view: what its layout says, then its own tokens."""
         if writer.worker is not None:
             before = self.team.layout(self, writer.worker)

@@ -13,7 +13,8 @@ from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
 from runtime_patch.attention.kernel import choose
-from runtime_patch.attention.plan import Plan, Segment, View, build_plan
+from runtime_patch.attention.plan import Plan, build_plan
+from runtime_patch.attention.views import Segment, View
 from runtime_patch.model_support import find_rope
 from runtime_patch.versions import require_tested_sglang
 

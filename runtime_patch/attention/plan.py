@@ -10,72 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
+from itertools import count as numbers_from
 from typing import TypeVar
 
 import numpy as np
 import torch
 
 from runtime_patch.attention.rope import Rope
+from runtime_patch.attention.views import Part, Segment, View
 
 T = TypeVar("T")
-
-_key, _length, _base = map(attrgetter, ("key", "length", "base"))
-
-
-@dataclass(frozen=True)
-class Segment:
-    """KV slots that are contiguous in some view.
-
-    key: identity within one forward; segments with equal keys are the same segment.
-    slots: int64 ``[length]``, slot of each key in the KV pool.
-    base: RoPE position at which the first key was stored; key j sits at base + j.
-    length: number of keys.
-    """
-
-    key: Hashable
-    slots: torch.Tensor
-    base: int
-    length: int = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.slots.ndim != 1 or self.slots.dtype != torch.int64:
-            raise ValueError("a segment's slots are a one-dimensional int64 tensor")
-        if self.base < 0:
-            raise ValueError(f"a segment's base is not negative, got {self.base}")
-        # A plan asks for it 800 times a forward; asking the tensor is ten times slower.
-        object.__setattr__(self, "length", self.slots.shape[0])
-
-    def __len__(self) -> int:
-        return self.length
-
-
-@dataclass(frozen=True)
-class View:
-    """What consecutive query rows of one request attend to.
-
-    The rows are the last ``rows`` keys of the last segment: row i sees the whole
-    view but the ``rows - 1 - i`` keys behind it.
-
-    rows: query rows (tokens) of this request in the forward.
-    position: RoPE position at which the model rotates the first row.
-    segments: the view, in order; empty segments are allowed before the last.
-    """
-
-    rows: int
-    position: int
-    segments: tuple[Segment, ...]
-
-    def __post_init__(self) -> None:
-        if not self.segments:
-            raise ValueError("a view has at least one segment, the rows' own")
-        if not 1 <= self.rows <= len(self.segments[-1]):
-            raise ValueError(
-                f"{self.rows} rows, but the last segment has {len(self.segments[-1])} keys"
-            )
-
-    def __len__(self) -> int:
-        return sum(map(_length, self.segments))
 
 
 @dataclass(frozen=True)
@@ -155,26 +99,18 @@ def build_plan(views: Sequence[View]) -> Plan:
 
     Raises ValueError when segments with one key differ in length or base.
     """
-    # One entry per view and segment in it: 800 of them for 4 workers and 200 steps. What goes
-    # over them is mapped, not written as a loop; everything behind is vectorised.
-    filled = [list(filter(_length, view.segments)) for view in views]
-    entries = list(chain.from_iterable(filled))
-    keys = list(map(_key, entries))
-    number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    segments = _Segments()
+    parts = [[segments.entries(part) for part in view.parts if part.length] for view in views]
+    # One entry per view and segment in it: 800 of them for 4 workers and 200 steps, so all
+    # from here on is vectorised.
     segment_of, length, base = (
-        np.fromiter(values, np.int64, len(entries))
-        for values in (map(number.__getitem__, keys), map(_length, entries), map(_base, entries))
+        np.concatenate(columns) for columns in zip(*chain.from_iterable(parts), strict=True)
     )
-    some = np.empty(len(number), dtype=np.int64)
-    some[segment_of] = np.arange(len(entries))
-    for name, values in (("length", length), ("base", base)):
-        wrong = np.flatnonzero(values[some][segment_of] != values)
-        if len(wrong):
-            raise ValueError(f"segment {entries[wrong[0]].key!r} has two {name}s in one forward")
+    some = segments.same(segment_of, length=length, base=base)
 
     rows = np.array([view.rows for view in views])
     position = np.array([view.position for view in views])
-    held = np.array([len(part) for part in filled])
+    held = np.array([sum(len(numbers) for numbers, _, _ in part) for part in parts])
     view_of = np.repeat(np.arange(len(views)), held)
     last = np.cumsum(held) - 1
     ends = np.cumsum(length)
@@ -182,7 +118,7 @@ def build_plan(views: Sequence[View]) -> Plan:
     start = ends - length - view_start[view_of]
     row_index = ends[last] - view_start - rows
     delta = (row_index[view_of] - start) - (position[view_of] - base)
-    own = np.zeros(len(entries), dtype=np.int64)
+    own = np.zeros(len(length), dtype=np.int64)
     own[last] = 1
     count, first_row = rows[view_of], (np.cumsum(rows) - rows)[view_of]
     limit = np.where(own, length - count + 1, length)
@@ -197,11 +133,55 @@ def build_plan(views: Sequence[View]) -> Plan:
         reads = reads[:, np.lexsort((reads[1], reads[0]))]
     return Plan(
         int(rows.sum()),
-        torch.cat([entries[i].slots for i in some]),
+        torch.cat(segments.slots),
         _starts(length[some]),
         _starts(np.bincount(reads[0])),
         *torch.from_numpy(reads[1:]).unbind(),
     )
+
+
+class _Segments:
+    """The distinct segments of a forward, numbered as they come.
+
+    slots: of all segments, in the order of their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.slots: list[torch.Tensor] = []
+        self._number: dict[Hashable, int] = {}
+        self._runs: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def entries(self, part: Part) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Numbers, lengths and bases of the part's segments."""
+        if isinstance(part, Segment):
+            return [self._number_of(part)], [part.length], [part.base]
+        if id(part) not in self._runs:
+            before = len(self._number)
+            if self._number.keys().isdisjoint(part.keys):
+                self._number.update(zip(part.keys, numbers_from(before), strict=False))
+                self.slots.append(part.slots)
+                numbers = np.arange(before, len(self._number))
+            else:
+                numbers = np.array([self._number_of(segment) for segment in part.segments])
+            self._runs[id(part)] = numbers, part.lengths, part.bases
+        return self._runs[id(part)]
+
+    def _number_of(self, segment: Segment) -> int:
+        if segment.key not in self._number:
+            self._number[segment.key] = len(self._number)
+            self.slots.append(segment.slots)
+        return self._number[segment.key]
+
+    def same(self, segment_of: np.ndarray, **values: np.ndarray) -> np.ndarray:
+        """An entry of each segment. ValueError when two entries of one differ in a value."""
+        some = np.empty(len(self._number), dtype=np.int64)
+        some[segment_of] = np.arange(len(segment_of))
+        for name, value in values.items():
+            wrong = np.flatnonzero(value[some][segment_of] != value)
+            if len(wrong):
+                key = list(self._number)[segment_of[wrong[0]]]
+                raise ValueError(f"segment {key!r} has two {name}s in one forward")
+        return some
 
 
 def _starts(lengths: np.ndarray) -> torch.Tensor:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
 from runtime_patch.attention.rope import Rope
+from runtime_patch.attention.views import Run, Segment, View
 
 # Largest error against the oracle, for queries, keys and values of unit variance. Rounding
 # the output alone takes 2^-9 = 2e-3 in bfloat16 and 2^-12 = 2.5e-4 in float16; the rest is
@@ -126,14 +127,18 @@ def team_views(
     history += [segment(i, draw.randint(1, longest // 3)) for i in range(published)]
     header = segment("header", draw.randint(1, 5))
     live = [segment(("live", w), draw.randint(1, longest // 3)) for w in range(workers)]
+    run = Run(tuple(history))
     views = []
     for worker, own in enumerate(live):
+        # All of the history in one run that other views share, or only some, or none of it.
+        kept = draw.randint(0, len(history))
+        before = draw.choice([(run,), (Run(tuple(history[:kept])), *history[kept:])])
         rows = draw.choice([1, 1, draw.randint(1, len(own))])
         others = [step for other, step in enumerate(live) if other != worker]
         empty = Segment((name, "empty"), torch.empty(0, dtype=torch.int64), 0)
         # The header stands twice in a view: one segment read twice by a row.
-        segments = (*history, header, *others, empty, header, own)
-        views.append(View(rows, own.base + len(own) - rows, segments))
+        parts = (*before, header, *others, empty, header, own)
+        views.append(View(rows, own.base + len(own) - rows, parts))
     return views
 
 

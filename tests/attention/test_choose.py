@@ -9,7 +9,8 @@ import torch
 
 from runtime_patch.attention import kernel as kernels
 from runtime_patch.attention.kernel import KernelUnavailable, check_tensors, choose
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
+from runtime_patch.attention.views import Segment, View
 from tests.attention.cases import make_case
 
 

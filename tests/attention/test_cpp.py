@@ -20,7 +20,8 @@ from runtime_patch.attention.cpp import (
     supported_instruction_sets,
 )
 from runtime_patch.attention.kernel import KernelUnavailable, choose
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
+from runtime_patch.attention.views import Segment, View
 from tests.attention.cases import TOLERANCE, Pool, make_case, make_rope, random_views, team_views
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime_patch.attention.kernel import choose
-from runtime_patch.attention.plan import Segment, View
+from runtime_patch.attention.views import Segment, View
 from tests.attention.cases import (
     TOLERANCE,
     Pool,

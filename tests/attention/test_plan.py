@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime_patch.attention.plan import Segment, View, build_plan
+from runtime_patch.attention.plan import build_plan
+from runtime_patch.attention.views import Run, Segment, View
 from tests.attention.cases import Pool, make_rope, random_views, team_views
 
 
@@ -89,6 +90,33 @@ def test_segments_with_one_key_and_two_bases_are_refused():
     views = [View(1, 2, (Segment("step", torch.arange(5), 10 * i), own[i])) for i in range(2)]
     with pytest.raises(ValueError, match="'step' has two bases in one forward"):
         build_plan(views)
+
+
+@pytest.mark.parametrize("run_first", [True, False])
+def test_a_segment_inside_a_run_and_by_itself_is_one_segment(run_first):
+    step, own = Segment("step", torch.arange(5), 0), Segment("own", torch.arange(9, 12), 0)
+    run = Run((Segment("first", torch.arange(5, 9), 0), step))
+    views = [View(1, 2, (run, own)), View(1, 2, (step, own))]
+    plan = build_plan(views if run_first else views[::-1])
+    assert plan.num_segments == 3
+    longer = Run((Segment("step", torch.arange(6), 0),))
+    with pytest.raises(ValueError, match="'step' has two lengths in one forward"):
+        build_plan([*views, View(1, 2, (longer, own))])
+
+
+def test_a_run_leaves_out_empty_segments_and_refuses_one_key_twice():
+    empty = Segment("empty", torch.arange(0), 0)
+    run = Run((empty, Segment("step", torch.arange(5), 3), empty))
+    assert (run.keys, run.lengths.tolist(), run.bases.tolist(), len(run)) == (["step"], [5], [3], 5)
+    with pytest.raises(ValueError, match="different keys"):
+        Run((*run.segments, *run.segments))
+
+
+def test_a_view_ends_with_a_segment():
+    run = Run((Segment("step", torch.arange(5), 0),))
+    for parts in ((), (run,)):
+        with pytest.raises(ValueError, match="ends with a segment"):
+            View(1, 0, parts)
 
 
 def test_tables_turn_each_read_by_its_delta():

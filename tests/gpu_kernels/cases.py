@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from runtime_patch.attention.plan import Plan, Segment, View, build_plan
+from runtime_patch.attention.plan import Plan, build_plan
 from runtime_patch.attention.rope import Rope
+from runtime_patch.attention.views import Segment, View
 
 
 @dataclass(frozen=True)

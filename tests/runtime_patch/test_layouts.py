@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runtime_patch.attention.plan import Segment
+from runtime_patch.attention.views import Run, Segment
 from runtime_patch.layouts import LAYOUTS, UnknownLayout, find_layout, layout
-from runtime_patch.teams import Kind, Part, PublishedStep, Team, TeamState
+from runtime_patch.teams import Kind, PublishedStep, StoredPart, Team, TeamState
 
 
 @dataclass
@@ -35,7 +35,7 @@ def state(layout_name: str, workers: int = 3) -> tuple[TeamState, dict[int | str
         (Kind.HEADER_OTHERS, (3,)),
         (Kind.HEADER_OWN, (4,)),
     ):
-        team.parts[kind] = Part(Segment(("t", kind), slots(*numbers), 0), [], None, None)
+        team.parts[kind] = StoredPart(Segment(("t", kind), slots(*numbers), 0), [], None, None)
     for index, worker in enumerate((1, 0, None, 1)):
         segment = Segment(("t", index), slots(10 + 2 * index, 11 + 2 * index), 0)
         team.published.append(PublishedStep(index, worker, [], segment, None))
@@ -48,7 +48,7 @@ def state(layout_name: str, workers: int = 3) -> tuple[TeamState, dict[int | str
 
 
 def view(state: TeamState, writer: Writing) -> list[int]:
-    return [slot for segment in state.view(writer) for slot in segment.slots.tolist()]
+    return [slot for part in state.view(writer) if len(part) for slot in part.slots.tolist()]
 
 
 PROMPT, OTHERS, OWN = [1, 2], [3], [4]
@@ -101,6 +101,20 @@ def test_a_reader_in_a_workers_place_sees_what_the_worker_sees_without_its_live_
     team.team.add(reader)
     team.written["reader"] = slots(90)
     assert view(team, reader) == [s for s in view(team, live[1]) if s not in BOB] + [90]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_run_of_published_steps_is_kept_until_another_is_published(name):
+    team, live = state(name)
+
+    def runs() -> list[Run]:
+        return [part for part in team.view(live[0]) if isinstance(part, Run)]
+
+    before = runs()
+    assert before and all(a is b for a, b in zip(before, runs(), strict=True))
+    segment = Segment(("t", 4), slots(18, 19), 0)
+    team.team.published.append(PublishedStep(4, 0, [], segment, None))
+    assert sum(map(len, runs())) == sum(map(len, before)) + 2
 
 
 def test_a_voice_from_outside_is_written_where_it_will_stand():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runtime_patch import layouts, planted_bug
-from runtime_patch.attention.plan import Segment
+from runtime_patch.attention.views import Run, Segment
 
 
 class State:
@@ -17,8 +17,10 @@ class State:
     prompt = Segment("prompt", torch.arange(4), 0)
     header_others = Segment("others", torch.arange(4, 6), 0)
     header_own = Segment("own", torch.arange(6, 8), 0)
-    published = ()
     workers = 2
+
+    def history(self, *workers: int | None) -> Run:
+        return Run((Segment("step", torch.arange(20, 24), 0),))
 
     def live(self, worker: int) -> Segment:
         return Segment(("live", worker), torch.arange(8 + worker, 9 + worker), 0)
@@ -31,19 +33,20 @@ def as_before(monkeypatch):
 
 
 def keys(worker: int) -> list:
-    return [segment.key for segment in layouts.find_layout("combined")(State(), worker)]
+    parts = layouts.find_layout("combined")(State(), worker)
+    return [part.keys if isinstance(part, Run) else part.key for part in parts]
 
 
 def test_nothing_is_planted_unless_asked_for():
     planted_bug.plant()
-    assert keys(0) == ["prompt", "others", ("live", 1), "own"]
+    assert keys(0) == ["prompt", ["step"], "others", ("live", 1), "own"]
 
 
 def test_blind_workers_see_no_live_steps_and_the_log_says_so(monkeypatch, caplog):
     monkeypatch.setenv(planted_bug.ENV, planted_bug.BLIND)
     with caplog.at_level(logging.WARNING):
         planted_bug.plant()
-    assert keys(0) == keys(1) == ["prompt", "others", "own"]
+    assert keys(0) == keys(1) == ["prompt", ["step"], "others", "own"]
     assert "do not see each other's live steps" in caplog.text
 
 

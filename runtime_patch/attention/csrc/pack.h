@@ -29,6 +29,27 @@ INLINE const T* zeros() {
   return reinterpret_cast<const T*>(kZeros);
 }
 
+// Rows of the next block, into the second level: a block is too large for the first until its
+// turn comes.
+struct Ahead {
+  const char* const* row;
+  int count, bytes;
+  int at = 0;
+
+  // The next row. Asked for one by one, between products, rows do not hold up the loads that
+  // the products wait for: only so many can be on their way at a time.
+  INLINE void step() {
+    if (at < count) {
+      const char* start = row[at++];
+      for (int byte = 0; byte < bytes; byte += 64) __builtin_prefetch(start + byte, 0, 2);
+    }
+  }
+
+  INLINE void rest() {
+    while (at < count) step();
+  }
+};
+
 // Keys or values of one head: element 0 of slot s is at data + s * stride.
 template <class T>
 struct Rows {
@@ -42,13 +63,10 @@ struct Rows {
     for (int j = count; j < kBlock; ++j) row[j] = zeros<T>();
   }
 
-  // Into the second level: a block is too large for the first until its turn comes.
-  void prefetch(const int64_t* slots, int count) const {
-    const int bytes = dim * int(sizeof(T));
-    for (int j = 0; j < count; ++j) {
-      const char* row = reinterpret_cast<const char*>(data + slots[j] * stride);
-      for (int byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
-    }
+  // The rows of `count` slots, to be asked for; `row` is memory for them.
+  Ahead ahead(const int64_t* slots, int count, const char* (&row)[kBlock]) const {
+    for (int j = 0; j < count; ++j) row[j] = reinterpret_cast<const char*>(data + slots[j] * stride);
+    return {row, count, dim * int(sizeof(T))};
   }
 };
 

@@ -13,6 +13,7 @@ constexpr int kTileRows = 6, kTileColumns = 2;  // of 16 registers
 
 // c[i][j] = (keep ? keep[i] * c[i][j] : 0) + sum over k of a[i][k] * b[k][j], with `rows`
 // rows and `columns` registers of columns. Lanes of a and b are what Dot makes of them.
+// ahead: what to ask for meanwhile.
 struct Product {
   const uint32_t* a;
   const uint32_t* b;
@@ -20,6 +21,7 @@ struct Product {
   int64_t lda, ldb, ldc;
   int depth;
   const float* keep;
+  Ahead* ahead;
 
   Product at(int row, int column) const {
     Product p = *this;
@@ -44,6 +46,7 @@ void multiply_tile(const Product& p) {
     }
   }
   for (int k = 0; k < p.depth; ++k, ++a, b += ldb) {
+    p.ahead->step();
     Lanes right[columns];
 #pragma GCC unroll 8
     for (int j = 0; j < columns; ++j) right[j] = load<Lanes>(b + j * W);

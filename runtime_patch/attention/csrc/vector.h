@@ -136,16 +136,48 @@ INLINE void transpose(Lanes (&x)[W]) {
   }
 }
 
-// 2^x for x <= 0; exactly 1 at 0 and exactly 0 below -127. 2^f - 1 on [-1/2, 1/2] is f times
-// a polynomial fitted for the relative error of 2^f: 1e-7 with five terms, 1e-4 with three.
+// x = whole + rest with the nearest whole number, for kLowest <= x <= 0, and y * 2^whole, which
+// is 0 at kLowest. AVX-512 has an instruction for either, elsewhere floats are taken apart.
+struct Split {
+#if defined(__AVX512F__)
+  static constexpr float kLowest = -160.0f;
+#else
+  static constexpr float kLowest = -127.0f;
+#endif
+  Floats whole, rest;
+
+  explicit INLINE Split(Floats x) {
+#if defined(__AVX512F__)
+    constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    whole = (Floats)_mm512_roundscale_ps((__m512)x, nearest);
+    rest = x - whole;
+#else
+    whole = x + kRound;
+    rest = x - (whole - kRound);
+#endif
+  }
+
+  INLINE Floats scale(Floats y) const {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_scalef_ps((__m512)y, (__m512)whole);
+#else
+    const Ints exponent = (Ints)whole - (Ints)spread(kRound);
+    return y * (Floats)((exponent + 127) << 23);
+#endif
+  }
+
+ private:
+  // 1.5 * 2^23: adding it leaves the nearest whole number in the last bits.
+  static constexpr float kRound = 12582912.0f;
+};
+
+// 2^x for x <= 0; exactly 1 at 0, and exactly 0 at -infinity. 2^f - 1 on [-1/2, 1/2] is f
+// times a polynomial fitted for the relative error of 2^f: 1e-7 with five terms, 1e-4 with three.
 template <int terms>
 INLINE Floats exp2(Floats x) {
   static_assert(terms == 3 || terms == 5);
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer
-  x = largest(x, spread(-127.0f));
-  const Floats shifted = x + kRound;
-  const Ints exponent = (Ints)shifted - (Ints)spread(kRound);
-  const Floats f = x - (shifted - kRound);
+  const Split split(largest(x, spread(Split::kLowest)));
+  const Floats f = split.rest;
   Floats r;
   if constexpr (terms == 5) {
     r = f * 1.326472730e-3f + 9.671512991e-3f;
@@ -156,7 +188,7 @@ INLINE Floats exp2(Floats x) {
     r = f * 5.500892922e-2f + 2.422109544e-1f;
     r = r * f + 6.932829022e-1f;
   }
-  return (r * f + 1.0f) * (Floats)((exponent + 127) << 23);
+  return split.scale(r * f + 1.0f);
 }
 
 // 0, 1, ..., W - 1.

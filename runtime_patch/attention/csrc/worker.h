@@ -128,11 +128,16 @@ class Worker {
     const KV* row[kBlock];
     const Rows<KV> keys = rows(call_.k, kv_head, call_.dim);
     keys.find(slots, count, row);
-    keys.prefetch(slots + kBlock, next);
+    const char* next_row[kBlock];
+    Ahead ahead = keys.ahead(slots + kBlock, next, next_row);
+    // A few vectors are done before memory is: it should begin at once.
+    const bool at_once = vectors_ <= kTileRows;
+    if (at_once) ahead.rest();
     pack_keys<Dot>(row, count, keys.dim, keys_);
     const uint32_t* queries = queries_ + index * vectors_ * lanes_;
-    multiply<Dot>({queries, keys_, scores_, lanes_, kBlock, kBlock, lanes_, nullptr}, vectors_,
-                  (count + W - 1) / W);
+    multiply<Dot>({queries, keys_, scores_, lanes_, kBlock, kBlock, lanes_, nullptr, &ahead},
+                  vectors_, (count + W - 1) / W);
+    ahead.rest();
     const int64_t* limits = plan.read_limit + piece.read;
     Running* running = running_ + index * vectors_;
     constexpr int stride = kBlock / Dot::step;
@@ -143,11 +148,13 @@ class Worker {
     }
     const Rows<KV> values = rows(call_.v, kv_head, call_.value_dim);
     values.find(slots, count, row);
-    values.prefetch(slots + kBlock, next);
+    ahead = values.ahead(slots + kBlock, next, next_row);
+    if (at_once) ahead.rest();
     pack_values<Dot>(row, count, values.dim, values_);
     multiply<Dot>({weights_, values_, out_ + index * vectors_ * width_, stride, width_, width_,
-                   (count + Dot::step - 1) / Dot::step, keep_},
+                   (count + Dot::step - 1) / Dot::step, keep_, &ahead},
                   vectors_, columns_);
+    ahead.rest();
   }
 
   Rows<KV> rows(const Tensor& cache, int64_t head, int64_t dim) const {

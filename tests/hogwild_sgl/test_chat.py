@@ -100,13 +100,6 @@ def test_what_no_chat_template_has_a_place_for_is_refused(state, parts):
         talk_of(s)
 
 
-@pytest.fixture
-def server():
-    with FakeServer() as running:
-        yield running
-        running.settle()
-
-
 def test_an_ordinary_program_uses_the_models_own_template(server):
     @sgl.function
     def ask(s, question):

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
-import warnings
-
 import pytest
 import sglang as sgl
 from sglang.lang.choices import greedy_token_selection, unconditional_likelihood_normalized
 
 import hogwild_sgl as hogwild
 from hogwild_sgl import prompts
-from hogwild_sgl.errors import BadRequest, PatchNotActive, ServerGone, TeamClosed
-from tests.hogwild_sgl.fake import FakeServer, Writing
+from hogwild_sgl.errors import TeamClosed
+from tests.hogwild_sgl.fake import FakeServer
 from tests.hogwild_sgl.fake.model import paragraphs
-
-BARE = prompts.formatting().replace(preamble="", header_others="", header_own="")
-
-
-def endless(writing: Writing) -> str:
-    return "42}." if writing.worker is None else "word " * 400
-
-
-@pytest.fixture
-def server():
-    with FakeServer() as running:
-        yield running
-        running.settle()
-
-
-def run(server, body, *, workers=("Alice", "Bob"), formatting=BARE, stream=False, **sampling):
-    """Runs ``body(s, team)`` in a program; its value is the state's ``ret_value``."""
-
-    @sgl.function
-    def program(s):
-        s += "Prompt."
-        return body(s, hogwild.fork(s, workers=workers, formatting=formatting))
-
-    return program.run(backend=server.endpoint(), stream=stream, **sampling)
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+from tests.hogwild_sgl.programs import BARE, endless, run, wait_for
 
 
 def test_gen_alone_is_a_step_too(server):
@@ -340,161 +306,6 @@ def test_a_finisher_can_select(server):
         return s["done"]
 
     assert run(server, body).ret_value == " yes"
-
-
-def test_the_forked_state_goes_on_as_before_until_it_finishes(server):
-    def body(s, team):
-        s += " More: " + sgl.gen("x", max_tokens=2)
-        return s["x"]
-
-    assert run(server, body).ret_value == "42}"
-    assert server.bodies("/generate")[-1]["text"] == "Prompt. More: "
-
-
-def test_only_the_forked_state_can_finish(server):
-    def body(s, team):
-        with pytest.warns(UserWarning):
-            team[0] += team.finish("x")
-            return str(team[0].error())
-
-    assert "state that the team was forked from" in run(server, body).ret_value
-
-
-def test_the_team_closes_when_the_program_ends(server):
-    run(server, lambda s, team: None)
-    wait_for(lambda: server.team.closed)
-
-
-def test_the_team_closes_when_the_program_fails(server):
-    with pytest.raises(ZeroDivisionError):
-        run(server, lambda s, team: 1 / 0)
-    wait_for(lambda: server.team.closed)
-
-
-def test_the_team_closes_only_after_the_finisher_is_done(server):
-    server.board.pause = 0.01
-
-    def body(s, team):
-        s += team.finish() + sgl.gen("answer", max_tokens=20, ignore_eos=True)
-
-    state = run(server, body)
-    assert state["answer"].startswith("42}.")
-    wait_for(lambda: server.team.closed)
-
-
-def test_live_steps_are_dropped_without_an_error_when_the_program_ends(server):
-    server.board.script = endless
-    server.board.pause = 0.005
-
-    def body(s, team):
-        team[0] += sgl.gen("a", max_tokens=300)
-        wait_for(lambda: team.snapshot().workers[0].live)
-        return team[0]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        worker = run(server, body).ret_value
-        assert worker["a"] == "" and worker.error() is None
-
-
-def test_nothing_stays_behind_a_program(server):
-    run(server, lambda s, team: team.reason(10))
-    wait_for(lambda: server.team.closed)
-    names = ("_keep_hold", "_run_worker_in_context", "_close_after", "_probe")
-
-    def left():
-        return [t for t in threading.enumerate() if any(n in t.name for n in names)]
-
-    wait_for(lambda: not left())
-
-
-def test_a_server_that_dies_gives_errors_and_no_hang(server):
-    server.board.script = endless
-    server.board.pause = 0.005
-
-    def body(s, team):
-        team[0] += sgl.gen("a", max_tokens=300)
-        wait_for(lambda: team.snapshot().workers[0].live)
-        server.die()
-        error = team[0].error()
-        assert isinstance(error, ServerGone)
-        assert "a" not in team[0]
-        with pytest.raises(RuntimeError, match="Alice stopped with an error"):
-            team[0] += "more"
-
-    with pytest.warns(UserWarning):
-        run(server, body)
-
-
-@pytest.mark.parametrize(
-    ("expression", "complaint"),
-    [
-        (lambda: sgl.gen("x", n=3), "one continuation"),
-        (lambda: sgl.user("Hi"), "before hogwild.fork"),
-        (lambda: sgl.select("x", ["a", "b"], temperature=1.0), "no temperature"),
-    ],
-)
-def test_what_a_worker_cannot_do_is_an_error_that_says_so(server, expression, complaint):
-    def body(s, team):
-        with pytest.warns(UserWarning):
-            team[0] += "Text "
-            team[0] += expression()
-            return str(team[0].error())
-
-    assert complaint in run(server, body).ret_value
-
-
-def test_a_worker_cannot_be_forked(server):
-    def body(s, team):
-        with pytest.raises(ValueError, match="cannot be forked"):
-            team[0].fork(2)
-
-    run(server, body)
-
-
-def test_a_state_without_text_cannot_become_a_team(server):
-    @sgl.function
-    def program(s):
-        hogwild.fork(s)
-
-    with pytest.raises(ValueError, match="no prompt"):
-        program.run(backend=server.endpoint())
-    assert server.teams == {}
-
-
-def test_a_team_on_a_plain_sglang_server_is_refused_with_the_remedy():
-    with FakeServer(patched=False) as server:
-        with pytest.raises(PatchNotActive, match="hogwild serve"):
-            run(server, lambda s, team: None)
-
-
-def test_what_the_server_refuses_is_raised_by_fork(server):
-    @sgl.function
-    def program(s):
-        s += "Prompt."
-        hogwild.fork(s, layout="circular")
-
-    with pytest.raises(BadRequest, match="combined"):
-        program.run(backend=server.endpoint())
-
-
-def test_a_backend_that_is_no_sglang_server_is_refused():
-    class Other:
-        def get_chat_template(self):
-            from sglang.lang.chat_template import get_chat_template
-
-            return get_chat_template("default")
-
-        def end_program(self, s):
-            pass
-
-    @sgl.function
-    def program(s):
-        s += "Prompt."
-        hogwild.fork(s)
-
-    with pytest.raises(TypeError, match="set_default_backend"):
-        program.run(backend=Other())
 
 
 def test_the_prompt_goes_through_the_models_own_template_with_its_preamble(server):

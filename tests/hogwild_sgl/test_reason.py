@@ -25,13 +25,6 @@ def wait_for(condition) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture
-def server():
-    with FakeServer() as running:
-        yield running
-        running.settle()
-
-
 def reason(server, body, workers=("Alice", "Bob"), formatting=None, **options):
     """Runs ``body(s, team)`` on a team; returns what it returns."""
 

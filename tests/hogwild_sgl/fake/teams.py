@@ -11,6 +11,8 @@ from typing import Any
 from runtime_patch.step_end import ends_step
 from tests.hogwild_sgl.fake.model import END, Script, Words, Writing
 
+LAYOUTS = ["combined", "interleaved", "contiguous", "independent"]
+
 
 class Refused(Exception):
     def __init__(self, status: int, message: str, kind: str = "bad_request") -> None:

@@ -10,7 +10,7 @@ import torch
 
 from bench.worklist.simulate import LAYOUTS, Collaboration, Snapshot, prompt_pieces
 from hogwild_sgl.prompts import WORKER_NAMES
-from hogwild_sgl.worklist import tokenizer
+from hogwild_sgl.worklist import tokenizer, words
 from hogwild_sgl.worklist.task import Split, draw_task
 
 IGNORED = -100
@@ -21,17 +21,21 @@ _LAYOUT_SHARES = (0.45, 0.2, 0.2, 0.15)
 _WORKERS, _WORKER_SHARES = (1, 2, 3, 4, 5), (0.2, 0.3, 0.2, 0.25, 0.05)
 _SNAPSHOTS = 4  # taken of one collaboration
 _CONFLICTS = 2  # beside them
+_ENDINGS = 2  # of each kind
+_LATE = 3  # items to choose from
 
 
 @dataclass(frozen=True)
 class Lists:
     """A list that is repeated in other orders: its pieces, and which of them can be predicted.
 
-    What follows a name can be copied from the list; a name is any that has not been there.
+    What follows a name can be copied from the list. choices: by index, the names that have
+    not been there; when all have been, the list is done.
     """
 
     view: list[str]
     learn: list[bool]
+    choices: dict[int, frozenset[str]]
 
 
 Example = Snapshot | Lists
@@ -39,14 +43,35 @@ Example = Snapshot | Lists
 
 @dataclass(frozen=True)
 class Batch:
-    """ids and labels, both (sequences, length); IGNORED where there is nothing to learn."""
+    """ids and labels, both (sequences, length); IGNORED where there is nothing to learn.
+
+    choices: (row, index) of pieces where others would have been as good, and the ids of all
+    that would.
+    """
 
     ids: torch.Tensor
     labels: torch.Tensor
+    choices: dict[tuple[int, int], list[int]]
+
+    def good(self, vocabulary: int) -> torch.Tensor:
+        """Which pieces are right, bool (pieces to learn, vocabulary), in order of row and
+        index."""
+        wanted = self.labels != IGNORED
+        good = torch.nn.functional.one_hot(self.labels[wanted], vocabulary).bool()
+        place = wanted.flatten().cumsum(0) - 1
+        for (row, index), ids in self.choices.items():
+            good[place[row * self.labels.shape[1] + index], ids] = True
+        return good
 
 
-def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapshot]:
-    """A few snapshots each of endless collaborations on tasks of up to ``largest`` items."""
+def snapshots(
+    rng: random.Random, split: Split, largest: int, endings: bool = False
+) -> Iterator[Snapshot]:
+    """A few snapshots each of endless collaborations on tasks of up to ``largest`` items.
+
+    endings: of each kind of choice that comes up late, two more: one of the last items,
+    waiting, the last line.
+    """
     sizes = [size for size in SIZES if size <= largest]
     while True:
         task = draw_task(rng, rng.choice(sizes), split)
@@ -58,19 +83,43 @@ def snapshots(rng: random.Random, split: Split, largest: int) -> Iterator[Snapsh
         # There are few of them, and each has something to teach.
         conflicts = [snapshot for snapshot in seen if snapshot.conflict]
         yield from rng.sample(conflicts, min(_CONFLICTS, len(conflicts)))
+        for late in (_is_last_item, _waits, _is_last_line) if endings else ():
+            some = [
+                snapshot for snapshot in seen if snapshot.learn[snapshot.chosen] and late(snapshot)
+            ]
+            yield from rng.sample(some, min(_ENDINGS, len(some)))
+
+
+def _is_last_line(snapshot: Snapshot) -> bool:
+    return snapshot.view[snapshot.chosen] == words.ALL_DONE
+
+
+def _waits(snapshot: Snapshot) -> bool:
+    return snapshot.view[snapshot.chosen] == words.WAITING
+
+
+def _is_last_item(snapshot: Snapshot) -> bool:
+    """One of the last items, that is."""
+    choices_left = len(snapshot.good) <= _LATE
+    return choices_left and not _is_last_line(snapshot) and not _waits(snapshot)
 
 
 def lists(rng: random.Random, largest: int, repeats: int, names: bool) -> Iterator[Lists]:
-    """Endless lists of 2 to ``largest`` items and so many repeats. names: learn these too."""
+    """Endless lists of 2 to ``largest`` items and so many repeats. names: learn these too, and
+    that there is none left."""
     while True:
         task = draw_task(rng, rng.randint(2, largest), Split.TRAIN)
-        view = prompt_pieces(task)
+        view, choices = prompt_pieces(task), {}
         learn = [False] * len(view)
         for _ in range(repeats):
-            for item in rng.sample(task.items, len(task.items)):
+            left = rng.sample(task.items, len(task.items))
+            while left:
+                if names:
+                    choices[len(view)] = frozenset(f" {item.name}" for item in left)
+                item = left.pop()
                 view += [f" {item.name}", f" {item.left}", f" {item.right}", ","]
                 learn += [names, True, True, False]
-        yield Lists(view, learn)
+        yield Lists([*view, words.ALL_DONE], [*learn, names], choices)
 
 
 class Encoder:
@@ -79,17 +128,22 @@ class Encoder:
     def __init__(self) -> None:
         vocabulary = tokenizer.build().get_vocab()
         self.ids = {piece: vocabulary[piece] for piece in tokenizer.pieces()}
+        self.names = [self.ids[f" {name}"] for name in words.ITEM_NAMES]
 
     def batch(self, some: Sequence[Example]) -> Batch:
         length = max(len(snapshot.view) for snapshot in some)
         ids = torch.zeros(len(some), length, dtype=torch.long)
         labels = torch.full((len(some), length), IGNORED)
+        choices = {}
         for row, snapshot in enumerate(some):
             tokens = torch.tensor([self.ids[piece] for piece in snapshot.view])
             ids[row, : len(tokens)] = tokens
             learn = torch.tensor(snapshot.learn)
             labels[row, : len(tokens)] = torch.where(learn, tokens, IGNORED)
-        return Batch(ids, labels)
+            for index, good in snapshot.choices.items():
+                if snapshot.learn[index] and len(good) > 1:
+                    choices[row, index] = [self.ids[piece] for piece in sorted(good)]
+        return Batch(ids, labels, choices)
 
 
 def batches(source: Iterator[Example], encoder: Encoder, tokens: int) -> Iterator[Batch]:

@@ -73,21 +73,30 @@ class Snapshot:
 
     view: the pieces in the worker's order, its own step last, whole and with a break behind.
     learn: for each piece, whether it is to be predicted. chosen: index of the piece that says
-    what the worker does; good: the pieces that would have been as good there. conflict: it
-    took an item at the same time as another worker.
+    what the worker does. choices: by index, the pieces that would have been as good as the
+    one there; of chosen, and of the others' steps as far as they are to be predicted.
+    conflict: it took an item at the same time as another worker.
     """
 
     view: list[str]
     learn: list[bool]
     chosen: int
-    good: frozenset[str]
+    choices: dict[int, frozenset[str]]
     conflict: bool = False
 
     def __post_init__(self) -> None:
         if len(self.view) != len(self.learn):
             raise ValueError("one mark for each piece")
-        if self.view[self.chosen] not in self.good:
-            raise ValueError(f"{self.view[self.chosen]!r} is not a good choice")
+        if self.chosen not in self.choices:
+            raise ValueError("what the worker does is a choice")
+        for index, good in self.choices.items():
+            if self.view[index] not in good:
+                raise ValueError(f"{self.view[index]!r} is not a good choice")
+
+    @property
+    def good(self) -> frozenset[str]:
+        """What the worker could have done."""
+        return self.choices[self.chosen]
 
 
 @dataclass
@@ -213,12 +222,16 @@ class Collaboration:
 
     def _snapshot(self, step: Step, learn_choice: bool) -> Snapshot:
         view, learn = list(self._prompt), [False] * len(self._prompt)
-        named: set[str] = set()
+        unnamed = {item.name for item in self.task.items}
+        choices = {}
 
         def put(other: Step) -> None:
-            shown = other.pieces[: other.shown]
-            view.extend(shown)
-            learn.extend(_worth_learning(other, named))
+            marks = _worth_learning(other, unnamed)
+            if other.chosen is not None and other.shown > other.chosen and marks[other.chosen]:
+                choices[len(view) + other.chosen] = frozenset(f" {name}" for name in unnamed)
+            unnamed.discard(other.item if other.names_item else None)
+            view.extend(other.pieces[: other.shown])
+            learn.extend(marks)
 
         def head(text: str) -> None:
             view.append(text)
@@ -256,7 +269,7 @@ class Collaboration:
             own[: step.chosen + 1] = [False] * (step.chosen + 1)
         chosen = len(view) - len(step.pieces) + step.chosen
         view.append(words.BREAK)
-        return Snapshot(view, [*learn, *own, True], chosen, step.good)
+        return Snapshot(view, [*learn, *own, True], chosen, choices | {chosen: step.good})
 
 
 def _is_work(step: Step) -> bool:
@@ -264,7 +277,7 @@ def _is_work(step: Step) -> bool:
     return (step.names_item and not step.yielded) or step.is_final
 
 
-def _worth_learning(step: Step, named: set[str]) -> list[bool]:
+def _worth_learning(step: Step, unnamed: set[str]) -> list[bool]:
     """Which pieces of somebody's step can be predicted from what stands before them.
 
     What it chose depends on what its writer saw; only a new item is as good a choice as any.
@@ -274,8 +287,7 @@ def _worth_learning(step: Step, named: set[str]) -> list[bool]:
         return marks
     for index in range(step.chosen + 1, step.shown):
         marks[index] = True
-    marks[step.chosen] = step.item not in named
-    named.add(step.item)
+    marks[step.chosen] = step.item in unnamed
     return marks
 
 

@@ -27,14 +27,32 @@ from bench.worklist.model import new_model
 from hogwild_sgl.worklist import MARK, tokenizer
 from hogwild_sgl.worklist.task import Split
 
-# (from this share of the updates on, what is shown, of at most so many items)
-CURRICULUM = (
-    *((0.0, "copy", 4), (0.04, "copy", 8), (0.08, "copy", 24)),
-    *((0.13, "choose", 6), (0.16, "choose", 12), (0.2, "choose", 24)),
-    *((0.27, "teams", 8), (0.32, "teams", 14), (0.42, "teams", 24)),
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is shown (see :meth:`Training._examples`), of at most ``largest`` items.
+
+    It ends when the loss is below ``goal`` (nats a token, 0 is the best possible), or after the
+    share ``longest`` of the updates, whichever is first. The last one does not end.
+    """
+
+    kind: str
+    largest: int
+    goal: float
+    longest: float
+
+
+# Short lists first: what is learned on them carries over to longer ones, and is learned there
+# many times as fast.
+LESSONS = (
+    *(Lesson("copy", largest, 0.15, 0.1) for largest in (4, 8, 24)),
+    *(Lesson("choose", largest, 0.01, 0.12) for largest in (6, 12, 24)),
+    *(Lesson("teams", largest, 0.0, 0.05) for largest in (8, 14, 24)),
+    Lesson("endings", 24, 0.0, 1.0),
 )
-LISTS = 0.1  # of the examples, among those of teams
+LISTS = 0.15  # of the examples, among those of teams
 WARMUP = 100  # updates
+_SMOOTH = 0.9  # of the loss so far in its running mean
 HELD_OUT = 192  # snapshots of test items to look at
 
 
@@ -58,11 +76,6 @@ class Setting:
         along = (update - WARMUP) / max(1, self.updates - WARMUP)
         return self.rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, along))))
 
-    def lesson_at(self, update: int) -> tuple[str, int]:
-        """What is shown, and of how many items at most."""
-        begun = [lesson for lesson in CURRICULUM if update >= lesson[0] * self.updates]
-        return begun[-1][1:]
-
 
 class Training:
     """A model, its optimizer and where they are; saved and loaded as one."""
@@ -71,11 +84,12 @@ class Training:
         torch.manual_seed(setting.seed)
         self.setting, self.out, self.device = setting, out, device
         self.tokenizer, self.encoder = tokenizer.build(), Encoder()
-        self.model = new_model(len(self.tokenizer)).to(device)
+        self.model = new_model(len(self.tokenizer), self.encoder.names).to(device)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=setting.rate, betas=(0.9, 0.98), weight_decay=0.05
         )
         self.update = 0
+        self.lesson, self.lesson_began, self.recent = 0, 0, math.inf
         rng = random.Random(f"held out {setting.seed}")
         self.held_out = list(itertools.islice(snapshots(rng, Split.TEST, 24), HELD_OUT))
         out.mkdir(parents=True, exist_ok=True)
@@ -83,28 +97,43 @@ class Training:
 
     def run(self) -> Iterator[dict]:
         """Trains; yields a record of figures every 100 updates."""
-        lesson, losses, began = None, [], time.time()
+        examples, losses, began = None, [], time.time()
         while self.update < self.setting.updates:
-            now = self.setting.lesson_at(self.update)
-            if lesson != now:
-                lesson = now
-                examples = batches(self._examples(*now), self.encoder, self.setting.tokens)
+            if self._lesson_is_over() or examples is None:
+                examples = batches(
+                    self._examples(LESSONS[self.lesson]), self.encoder, self.setting.tokens
+                )
             losses.append(self._step(next(examples)))
+            if math.isinf(self.recent):
+                self.recent = losses[-1]
+            self.recent += (1 - _SMOOTH) * (losses[-1] - self.recent)
             self.update += 1
             if self.update % 100 == 0 or self.update == self.setting.updates:
-                figures = {"update": self.update, "loss": sum(losses) / len(losses)}
+                figures = {"update": self.update, "lesson": self.lesson}
+                figures["loss"] = sum(losses) / len(losses)
                 figures |= {"seconds": time.time() - began, **self.test()}
                 losses = []
                 self._save(figures)
                 yield figures
 
-    def _examples(self, kind: str, largest: int) -> Iterator[Example]:
+    def _lesson_is_over(self) -> bool:
+        """Goes on to the next lesson when it is time."""
+        lesson = LESSONS[self.lesson]
+        taken = self.update - self.lesson_began
+        over = taken >= lesson.longest * self.setting.updates or self.recent < lesson.goal
+        if not over or lesson is LESSONS[-1]:
+            return False
+        self.lesson, self.lesson_began, self.recent = self.lesson + 1, self.update, math.inf
+        return True
+
+    def _examples(self, lesson: Lesson) -> Iterator[Example]:
+        """copy: the numbers of a list in other orders. choose: names as well, one at a time.
+        teams: snapshots, and some lists. endings: the same, with more of how a list ends."""
         rng = random.Random(f"{self.setting.seed} {self.update}")
-        others = snapshots(rng, Split.TRAIN, largest)
-        alone = lists(rng, largest, repeats=3, names=False)
-        share = {"copy": 1.0, "choose": 1.0, "teams": LISTS}[kind]
-        if kind == "choose":
-            alone = lists(rng, largest, repeats=1, names=True)
+        others = snapshots(rng, Split.TRAIN, lesson.largest, endings=lesson.kind == "endings")
+        copy = lesson.kind == "copy"
+        alone = lists(rng, lesson.largest, repeats=3 if copy else 1, names=not copy)
+        share = LISTS if lesson.kind in ("teams", "endings") else 1.0
         while True:
             yield next(alone if rng.random() < share else others)
 
@@ -119,13 +148,16 @@ class Training:
         return loss.item()
 
     def _losses(self, batch: Batch) -> torch.Tensor:
-        """Of each token to be learned. Only those go through the output layer."""
-        labels = batch.labels[:, 1:].to(self.device)
+        """Of each token to be learned: how unlikely it is that one of the good ones is drawn,
+        in nats. Which of them is left to the model: to imitate the draw of the simulation
+        would be learned through the noise of the draw, and many names with a small share each
+        would seem less likely than a wrong end."""
+        wanted = (batch.labels[:, 1:] != IGNORED).to(self.device)
         with torch.autocast(self.device, torch.bfloat16):
             hidden = self.model.model(batch.ids[:, :-1].to(self.device), use_cache=False)[0]
-            wanted = labels != IGNORED
             logits = self.model.lm_head(hidden[wanted])
-        return torch.nn.functional.cross_entropy(logits.float(), labels[wanted], reduction="none")
+        logits, good = logits.float(), batch.good(logits.shape[-1]).to(self.device)
+        return logits.logsumexp(-1) - logits.masked_fill(~good, -math.inf).logsumexp(-1)
 
     @torch.no_grad()
     def test(self) -> dict[str, float]:
@@ -150,7 +182,7 @@ class Training:
     def export(self) -> Path:
         """The model as others load it, in bfloat16."""
         folder = self.out / "model"
-        copy = new_model(len(self.tokenizer)).to(torch.bfloat16)
+        copy = new_model(len(self.tokenizer), self.encoder.names).to(torch.bfloat16)
         copy.load_state_dict(self.model.state_dict())
         copy.generation_config.eos_token_id = 0
         copy.save_pretrained(folder)
@@ -163,6 +195,7 @@ class Training:
             log.write(json.dumps(figures) + "\n")
         state = {
             "update": self.update,
+            "lesson": (self.lesson, self.lesson_began, self.recent),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
         }
@@ -174,6 +207,7 @@ class Training:
         if path.exists():
             state = torch.load(path, map_location=self.device)
             self.update = state["update"]
+            self.lesson, self.lesson_began, self.recent = state["lesson"]
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
 
@@ -182,7 +216,7 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints, log and model.")] = Path(
         "runs/worklist-model"
     ),
-    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1500,
+    updates: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 4000,
     tokens: Annotated[int, typer.Option(min=1000, help="Tokens per step.")] = 6000,
     rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 2.5e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights and tasks.")] = 1,
@@ -195,7 +229,9 @@ def main(
         bar = progress.add_task("training", total=updates, completed=training.update)
         for figures in training.run():
             text = "  ".join(f"{key} {figures[key]:.4f}" for key in ("loss", "line", "choice"))
-            progress.console.print(f"{figures['update']:6}  {text}", highlight=False)
+            lesson = LESSONS[figures["lesson"]]
+            place = f"{figures['update']:6}  {lesson.kind} {lesson.largest:<3}"
+            progress.console.print(f"{place} {text}", highlight=False)
             progress.update(bar, completed=training.update)
     print(f"The model is in {training.export()}.")
 

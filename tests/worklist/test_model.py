@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import random
 from pathlib import Path
 
 import pytest
 import torch
 import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bench.worklist import arms, run
+from bench.worklist import arms, run, train
 from bench.worklist.examples import IGNORED, Encoder, batches, lists, snapshots
 from bench.worklist.model import LOOK_BACK, new_model
 from bench.worklist.train import Setting, Training
@@ -28,13 +32,30 @@ def untrained(tmp_path_factory) -> Path:
 
 def test_the_first_heads_begin_by_looking_back():
     torch.manual_seed(0)
-    model = new_model(len(tokenizer.build()))
+    model = new_model(len(tokenizer.build()), Encoder().names)
     model.set_attn_implementation("eager")
     ids = torch.randint(260, 500, (1, 12))
     with torch.no_grad():
         (weights,) = model(ids, output_attentions=True).attentions[0]
     for head, distance in enumerate(LOOK_BACK):
         assert weights[head, 11].argmax() == 11 - distance
+
+
+def test_before_any_training_the_model_finds_again_what_followed_a_word():
+    torch.manual_seed(0)
+    encoder = Encoder()
+    model = new_model(len(tokenizer.build()), encoder.names)
+    right = total = 0
+    source = lists(random.Random(0), 24, repeats=3, names=False)
+    for some in itertools.islice(source, 6):
+        batch = encoder.batch([some])
+        with torch.no_grad():
+            best = model(batch.ids, use_cache=False).logits[0].argmax(-1)
+        wanted = batch.labels[0, 1:] != IGNORED
+        right += int((best[:-1] == batch.labels[0, 1:])[wanted].sum())
+        total += int(wanted.sum())
+    # By chance it would be one in 500.
+    assert right > 0.1 * total
 
 
 def test_a_batch_holds_about_as_many_tokens_as_asked_for_and_pads_nothing_to_be_learned():
@@ -46,6 +67,15 @@ def test_a_batch_holds_about_as_many_tokens_as_asked_for_and_pads_nothing_to_be_
         learned = batch.labels != IGNORED
         assert learned.any(1).all()
         assert (batch.ids[learned] == batch.labels[learned]).all()
+
+
+def test_there_is_more_to_learn_of_how_a_list_ends_when_asked_for():
+    def late(endings: bool) -> int:
+        some = snapshots(random.Random(0), Split.TRAIN, 12, endings)
+        chosen = [s.view[s.chosen] for s in itertools.islice(some, 300)]
+        return chosen.count(words.ALL_DONE) + chosen.count(words.WAITING)
+
+    assert late(endings=True) > 1.5 * late(endings=False)
 
 
 def test_lists_name_each_item_once_in_every_repeat():
@@ -69,6 +99,45 @@ def test_training_goes_on_from_its_checkpoint(tmp_path):
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [figures["update"] for figures in log] == [2, 4]
     assert all(0 <= figures["choice"] <= 1 for figures in log)
+
+
+@pytest.mark.parametrize(
+    ("goal", "longest", "last"), [(math.inf, 1.0, 2), (-math.inf, 0.4, 1), (-math.inf, 1.0, 0)]
+)
+def test_a_lesson_ends_when_it_is_learned_or_has_had_its_share(
+    tmp_path, monkeypatch, goal, longest, last
+):
+    lessons = [train.Lesson("copy", largest, goal, longest) for largest in (2, 3, 4)]
+    monkeypatch.setattr(train, "LESSONS", lessons)
+    setting = Setting(6, TINY.tokens, TINY.rate, TINY.seed)
+    assert [f["lesson"] for f in Training(setting, tmp_path, "cpu").run()] == [last]
+
+
+def test_where_several_names_are_as_good_all_of_them_are_right():
+    encoder = Encoder()
+    some = next(lists(random.Random(0), 2, repeats=1, names=True))
+    good = encoder.batch([some, some]).good(max(encoder.ids.values()) + 1)
+    names = {encoder.ids[piece] for piece in some.choices[min(some.choices)]}
+    assert len(good) == 2 * 7 and len(names) == 2
+    for row in (good[0], good[7]):
+        assert set(row.nonzero().flatten().tolist()) == names
+    # Of the rest one piece each is right: numbers, the name that is left, the end.
+    rest = [i for i, wanted in enumerate(some.learn) if wanted][1:]
+    assert good[1:7].nonzero().tolist() == [
+        [row, encoder.ids[some.view[i]]] for row, i in enumerate(rest)
+    ]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 9999))
+def test_what_is_as_good_as_a_choice_in_the_history_has_not_been_named_before(seed):
+    for some in itertools.islice(snapshots(random.Random(seed), Split.TRAIN, 8, True), 12):
+        start = some.view.index(words.PREAMBLE)
+        all_names = {p for p in some.view[:start] if p.strip() in words.ITEM_NAMES}
+        for index, good in some.choices.items():
+            assert some.learn[index] or index == some.chosen
+            if index != some.chosen:
+                assert good == all_names - set(some.view[start:index])
 
 
 def test_a_model_is_known_by_its_mark(untrained, tmp_path):

@@ -122,4 +122,4 @@ def test_views_follow_the_layouts():
 
 def test_a_snapshot_with_a_mark_too_few_is_refused():
     with pytest.raises(ValueError, match="one mark"):
-        Snapshot(["a", "b"], [True], 0, frozenset("a"))
+        Snapshot(["a", "b"], [True], 0, {0: frozenset("a")})

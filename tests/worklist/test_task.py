@@ -57,7 +57,7 @@ def test_a_prompt_that_is_no_list_of_sums_is_refused(prompt: str):
 
 
 def test_pairs_of_numbers_are_for_training_or_for_tests_in_either_order():
-    drawn = {split: draw_task(random.Random(1), 40, split) for split in Split}
+    drawn = {split: draw_task(random.Random(1), 30, split) for split in Split}
     for split, task in drawn.items():
         for item in task.items:
             assert split_of(item.left, item.right) is split

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from itertools import count as numbers_from
 from typing import TypeVar
 
 import numpy as np
@@ -156,11 +155,10 @@ class _Segments:
         if isinstance(part, Segment):
             return [self._number_of(part)], [part.length], [part.base]
         if id(part) not in self._runs:
-            before = len(self._number)
             if self._number.keys().isdisjoint(part.keys):
-                self._number.update(zip(part.keys, numbers_from(before), strict=False))
+                numbers = np.arange(len(part.keys)) + len(self._number)
+                self._number.update(zip(part.keys, numbers.tolist(), strict=True))
                 self.slots.append(part.slots)
-                numbers = np.arange(before, len(self._number))
             else:
                 numbers = np.array([self._number_of(segment) for segment in part.segments])
             self._runs[id(part)] = numbers, part.lengths, part.bases

@@ -14,6 +14,14 @@ from tests.hogwild_sgl.fake import FakeServer
 from tests.hogwild_sgl.programs import endless, run, wait_for
 
 
+def write_without_end(server, team):
+    """Alice has a live step, which does not end by itself."""
+    server.board.script = endless
+    server.board.pause = 0.005
+    team[0] += sgl.gen("a", max_tokens=300)
+    wait_for(lambda: team.snapshot().workers[0].live)
+
+
 def test_the_forked_state_goes_on_as_before_until_it_finishes(server):
     def body(s, team):
         s += " More: " + sgl.gen("x", max_tokens=2)
@@ -55,12 +63,8 @@ def test_the_team_closes_only_after_the_finisher_is_done(server):
 
 
 def test_live_steps_are_dropped_without_an_error_when_the_program_ends(server):
-    server.board.script = endless
-    server.board.pause = 0.005
-
     def body(s, team):
-        team[0] += sgl.gen("a", max_tokens=300)
-        wait_for(lambda: team.snapshot().workers[0].live)
+        write_without_end(server, team)
         return team[0]
 
     with warnings.catch_warnings():
@@ -81,12 +85,8 @@ def test_nothing_stays_behind_a_program(server):
 
 
 def test_a_server_that_dies_gives_errors_and_no_hang(server):
-    server.board.script = endless
-    server.board.pause = 0.005
-
     def body(s, team):
-        team[0] += sgl.gen("a", max_tokens=300)
-        wait_for(lambda: team.snapshot().workers[0].live)
+        write_without_end(server, team)
         server.die()
         error = team[0].error()
         assert isinstance(error, ServerGone)

@@ -11,7 +11,7 @@ import torch
 from bench.worklist.simulate import LAYOUTS, Collaboration, Snapshot, prompt_pieces
 from hogwild_sgl.prompts import WORKER_NAMES
 from hogwild_sgl.worklist import tokenizer, words
-from hogwild_sgl.worklist.task import Split, draw_task
+from hogwild_sgl.worklist.task import Split, Task, draw_task
 
 IGNORED = -100
 NAMES = WORKER_NAMES[:8]
@@ -20,7 +20,7 @@ SIZES = tuple(size for size in range(2, 25) if size not in (6, 10, 16, 22))
 _LAYOUT_SHARES = (0.45, 0.2, 0.2, 0.15)
 _WORKERS, _WORKER_SHARES = (1, 2, 3, 4, 5), (0.2, 0.3, 0.2, 0.25, 0.05)
 _SNAPSHOTS = 4  # taken of one collaboration
-_CONFLICTS = 2  # beside them
+_CONFLICTS = 4  # beside them
 _ENDINGS = 2  # of each kind
 _LATE = 3  # items to choose from
 
@@ -109,17 +109,33 @@ def lists(rng: random.Random, largest: int, repeats: int, names: bool) -> Iterat
     that there is none left."""
     while True:
         task = draw_task(rng, rng.randint(2, largest), Split.TRAIN)
-        view, choices = prompt_pieces(task), {}
-        learn = [False] * len(view)
-        for _ in range(repeats):
-            left = rng.sample(task.items, len(task.items))
-            while left:
-                if names:
-                    choices[len(view)] = frozenset(f" {item.name}" for item in left)
-                item = left.pop()
-                view += [f" {item.name}", f" {item.left}", f" {item.right}", ","]
-                learn += [names, True, True, False]
-        yield Lists([*view, words.ALL_DONE], [*learn, names], choices)
+        yield _repeated(rng, task, repeats, names)
+
+
+def _repeated(rng: random.Random, task: Task, repeats: int, names: bool) -> Lists:
+    view, choices = prompt_pieces(task), {}
+    marks = [False] * len(view)
+
+    def put(*pieces: str, learn: bool) -> None:
+        view.extend(pieces)
+        marks.extend([learn] * len(pieces))
+
+    def head() -> None:
+        # As in front of a step; whose it is does not matter.
+        put(f" [{rng.randint(1, words.MAX_STEPS)}", words.SAYS, learn=False)
+
+    for _ in range(repeats):
+        left = rng.sample(task.items, len(task.items))
+        while left:
+            head()
+            if names:
+                choices[len(view)] = frozenset(f" {item.name}" for item in left)
+            item = left.pop()
+            put(f" {item.name}", learn=names)
+            put(f" {item.left}", f" {item.right}", learn=True)
+    head()
+    put(words.ALL_DONE, learn=names)
+    return Lists(view, marks, choices)
 
 
 class Encoder:
@@ -128,6 +144,7 @@ class Encoder:
     def __init__(self) -> None:
         vocabulary = tokenizer.build().get_vocab()
         self.ids = {piece: vocabulary[piece] for piece in tokenizer.pieces()}
+        self.pieces = {token: piece for piece, token in self.ids.items()}
         self.names = [self.ids[f" {name}"] for name in words.ITEM_NAMES]
 
     def batch(self, some: Sequence[Example]) -> Batch:

@@ -2,10 +2,11 @@
 
 Workers write one piece (a word of the vocabulary) per tick, all at once, as in the engine.
 A worker that begins a step looks at its view: it takes an item at random among those that
-nobody in the view has done or is doing; if there is none it waits for somebody who still
-writes, and if nobody does it writes the last line. Two workers that took the same item in
-the same tick see it in the next: the later one in the order of the team leaves it to the
-other. Nothing here depends on how many workers there are.
+nobody in the view has done or is doing (in some teams the one that all of them like best);
+if there is none it waits for somebody who still writes, and if nobody does it writes the last
+line. Two workers that took the same item in the same tick see it in the next: the later one
+in the order of the team leaves it to the other. Nothing here depends on how many workers
+there are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from hogwild_sgl.worklist import words
 from hogwild_sgl.worklist.task import Task
 
 LAYOUTS = ("combined", "interleaved", "contiguous", "independent")
-_MAX_PAUSE = 2  # ticks between a worker's steps
+_MAX_PAUSES = (0, 2)  # ticks between a worker's steps, at most; of a whole collaboration
+_ALIKE = 0.35  # of the collaborations, where all like the same items best
 _CHECK_SHARE = 0.15  # of the steps, where there are checks
 _LOOK_AGAIN = 0.02  # of the ticks, a step is seen once more
 
@@ -29,8 +31,8 @@ class Step:
 
     start: the index of the first piece that the worker itself wrote. chosen: the index of the
     piece that names the item, or that says what else it does; None until it is decided.
-    good: what could have been chosen. item: the name of the item that it works on. yielded:
-    left to another worker after all.
+    good: what could have been chosen. awaited: whom it could wait for, if it waits. item: the
+    name of the item that it works on. yielded: left to another worker after all.
     """
 
     worker: int
@@ -41,6 +43,7 @@ class Step:
     pause_after: int
     chosen: int | None = None
     good: frozenset[str] = frozenset()
+    awaited: frozenset[str] = frozenset()
     item: str | None = None
     yielded: bool = False
 
@@ -74,7 +77,8 @@ class Snapshot:
     view: the pieces in the worker's order, its own step last, whole and with a break behind.
     learn: for each piece, whether it is to be predicted. chosen: index of the piece that says
     what the worker does. choices: by index, the pieces that would have been as good as the
-    one there; of chosen, and of the others' steps as far as they are to be predicted.
+    one there; of chosen, of whom it waits for, and of the others' steps as far as they are to
+    be predicted.
     conflict: it took an item at the same time as another worker.
     """
 
@@ -96,7 +100,11 @@ class Snapshot:
     @property
     def good(self) -> frozenset[str]:
         """What the worker could have done."""
-        return self.choices[self.chosen]
+        return self.good_at(self.chosen)
+
+    def good_at(self, index: int) -> frozenset[str]:
+        """The pieces that would be right there."""
+        return self.choices.get(index) or frozenset([self.view[index]])
 
 
 @dataclass
@@ -115,6 +123,10 @@ class Collaboration:
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout is one of {LAYOUTS}, got {self.layout!r}")
         self._pause = [0] * len(self.names)
+        self._max_pause = self.rng.choice(_MAX_PAUSES)
+        # There are few conflicts where everyone draws for himself, and much to learn from them.
+        self._alike = self.rng.random() < _ALIKE
+        self._liked = self.rng.sample(self.task.items, len(self.task.items))
         self._numbers = [0] * len(self.names)
         self._prompt = prompt_pieces(self.task)
 
@@ -154,13 +166,13 @@ class Collaboration:
     def _begin(self, worker: int) -> None:
         self._numbers[worker] += 1
         number = self._numbers[worker]
-        fed = [words.BREAK, f"**{self.names[worker]}", f" [{number}]:**"]
+        fed = [words.BREAK, f"**{self.names[worker]}", f" [{number}", words.SAYS]
         pieces = list(fed)
         if self.checks and self.rng.random() < _CHECK_SHARE:
             fed.append(words.CHECK)
             answer = words.YES if self._repeated(worker) else words.NO
             pieces = [*fed, answer, ","]
-        pause = self.rng.randint(0, _MAX_PAUSE)
+        pause = self.rng.randint(0, self._max_pause)
         self.live[worker] = Step(worker, number, pieces, len(fed), len(fed), pause)
 
     def _choose(self, step: Step) -> None:
@@ -170,11 +182,13 @@ class Collaboration:
         doing = {s.item for s in seen if not s.finished and s.names_item}
         left = [item for item in self.task.items if item.name not in done | doing]
         if left:
-            item = self.rng.choice(left)
+            item = min(left, key=self._liked.index) if self._alike else self.rng.choice(left)
             step.item = item.name
             step.pieces += line_pieces(item.line())
         elif writing := [s for s in seen if not s.finished and _is_work(s)]:
-            step.pieces += [words.WAITING, f" {self.names[writing[0].worker]}", "."]
+            whom = [f" {self.names[other.worker]}" for other in writing]
+            step.pieces += [words.WAITING, self.rng.choice(whom), "."]
+            step.awaited = frozenset(whom)
         else:
             step.pieces += line_pieces(self.task.final())
         step.good = frozenset(f" {item.name}" for item in left) or frozenset(
@@ -269,7 +283,10 @@ class Collaboration:
             own[: step.chosen + 1] = [False] * (step.chosen + 1)
         chosen = len(view) - len(step.pieces) + step.chosen
         view.append(words.BREAK)
-        return Snapshot(view, [*learn, *own, True], chosen, choices | {chosen: step.good})
+        choices[chosen] = step.good
+        if step.awaited:
+            choices[chosen + 1] = step.awaited
+        return Snapshot(view, [*learn, *own, True], chosen, choices)
 
 
 def _is_work(step: Step) -> bool:
@@ -295,7 +312,7 @@ def prompt_pieces(task: Task) -> list[str]:
     """The prompt and the preamble as pieces of the vocabulary."""
     pieces = [words.SUMS]
     for index, item in enumerate(task.items):
-        end = "," if index < len(task.items) - 1 else "."
+        end = ";" if index < len(task.items) - 1 else "."
         pieces += [f" {item.name}", f" {item.left}", f" {item.right}", end]
     return [*pieces, words.PREAMBLE]
 

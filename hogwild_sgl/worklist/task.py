@@ -1,6 +1,6 @@
 """The worklist task: named sums, one worked line each, and a last line that needs them all.
 
-    Sums: fox 27 58, owl 12 31.
+    Sums: fox 27 58; owl 12 31.
     fox 27 58: 7 + 8 = 15, 2 + 5 + 1 = 8, 85.
     owl 12 31: 2 + 1 = 3, 1 + 3 = 4, 43.
     All done: smallest 43, largest 85.
@@ -74,7 +74,7 @@ class Task:
 
     @property
     def prompt(self) -> str:
-        return "Sums: " + ", ".join(item.question for item in self.items) + "."
+        return "Sums: " + "; ".join(item.question for item in self.items) + "."
 
     def final(self) -> str:
         results = [item.result for item in self.items]
@@ -112,7 +112,7 @@ def task_of(prompt: str) -> Task:
     body = prompt.strip()
     if not (body.startswith("Sums: ") and body.endswith(".")):
         raise ValueError(f"a list of sums reads {_EXAMPLE!r}, got {prompt!r}")
-    return Task(tuple(_item(part) for part in body[len("Sums: ") : -1].split(", ")))
+    return Task(tuple(_item(part) for part in body[len("Sums: ") : -1].split("; ")))
 
 
 def _item(text: str) -> Item:

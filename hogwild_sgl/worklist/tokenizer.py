@@ -21,12 +21,12 @@ def pieces() -> Iterator[str]:
     yield from (words.SUMS, words.PREAMBLE, words.OTHERS, words.OWN, words.BREAK)
     yield from (words.CHECK, words.YES, words.NO, words.IS_WITH, words.WAITING)
     yield from (words.ALL_DONE, words.SMALLEST, words.LARGEST)
-    yield from (".", ",", ":", " +", " =")
+    yield from (".", ",", ";", ":", " +", " =", words.SAYS)
     yield from (f" {number}" for number in range(100))
     yield from (f" {name}" for name in words.ITEM_NAMES)
     yield from (f" {name}" for name in WORKER_NAMES)
     yield from (f"**{name}" for name in WORKER_NAMES)
-    yield from (f" [{number}]:**" for number in range(1, words.MAX_STEPS + 1))
+    yield from (f" [{number}" for number in range(1, words.MAX_STEPS + 1))
 
 
 def build() -> PreTrainedTokenizerFast:

@@ -18,10 +18,11 @@ IS_WITH = " is with"
 WAITING = " Waiting for"
 ALL_DONE = " All done:"
 SMALLEST, LARGEST = " smallest", " largest"
+SAYS = "]:**"  # in front of every step
 MAX_STEPS = 99  # of one worker
 END = "<|end|>"
 
 
 def header(name: str, number: int) -> str:
     """How a step begins."""
-    return f"**{name} [{number}]:**"
+    return f"**{name} [{number}{SAYS}"

@@ -128,6 +128,29 @@ def test_where_several_names_are_as_good_all_of_them_are_right():
     ]
 
 
+def test_each_good_piece_is_to_be_likelier_than_all_bad_ones_and_as_likely_as_the_other_good_ones():
+    good = torch.tensor([[True, True, False, False]])
+
+    def loss(*logits: float) -> float:
+        return train.losses(torch.tensor([logits]), good).item()
+
+    assert loss(20.0, 20.0, 0.0, 0.0) < 1e-6
+    # All good ones beat the bad, one of them is hardly ever drawn.
+    assert loss(40.0, 20.0, 0.0, 0.0) == pytest.approx(train.EVEN * (10 - math.log(2)), abs=1e-5)
+    # One that is missed costs its half of what it would cost alone, whatever the other.
+    missed = math.log1p(2 * math.exp(3.0))
+    uneven = 23 / 2 - math.log(2)
+    assert loss(20.0, -3.0, 0.0, 0.0) == pytest.approx(missed / 2 + train.EVEN * uneven, abs=1e-5)
+    # With one good piece it is the cross entropy.
+    logits = torch.randn(5, 7, generator=torch.manual_seed(0))
+    labels = torch.arange(5)
+    assert torch.allclose(
+        train.losses(logits, torch.nn.functional.one_hot(labels, 7).bool()),
+        torch.nn.functional.cross_entropy(logits, labels, reduction="none"),
+        atol=1e-5,
+    )
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 9999))
 def test_what_is_as_good_as_a_choice_in_the_history_has_not_been_named_before(seed):
@@ -136,7 +159,7 @@ def test_what_is_as_good_as_a_choice_in_the_history_has_not_been_named_before(se
         all_names = {p for p in some.view[:start] if p.strip() in words.ITEM_NAMES}
         for index, good in some.choices.items():
             assert some.learn[index] or index == some.chosen
-            if index != some.chosen:
+            if index < some.chosen:
                 assert good == all_names - set(some.view[start:index])
 
 

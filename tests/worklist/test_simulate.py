@@ -86,6 +86,17 @@ def test_of_two_that_take_the_same_item_at_once_the_later_one_leaves_it():
     assert left.pieces[left.chosen :] == [name, words.IS_WITH, " Alice", "."]
 
 
+def test_whoever_waits_may_wait_for_anyone_who_is_at_work():
+    waits = [s for s in play(1, 6, 4, "combined")[1] if s.view[s.chosen] == words.WAITING]
+    assert waits and any(len(s.good_at(s.chosen + 1)) > 1 for s in waits)
+    for snapshot in waits:
+        others = snapshot.view[snapshot.view.index(words.OTHERS) : snapshot.view.index(words.OWN)]
+        writing = {f" {piece[2:]}" for piece in others if piece.startswith("**")}
+        assert (
+            snapshot.view[snapshot.chosen + 1] in snapshot.good_at(snapshot.chosen + 1) <= writing
+        )
+
+
 def test_what_a_step_chose_is_not_learned_from_a_view_that_has_changed_since():
     _, seen = play(0, 1, 2, "combined")
     for snapshot in seen:
@@ -114,7 +125,7 @@ def test_views_follow_the_layouts():
             view = snapshot.view
             assert (words.OTHERS in view) == (layout in ("combined", "contiguous"))
             assert (words.OWN in view) == (layout != "independent")
-            writer = view[: snapshot.chosen][-2]
+            writer = view[: snapshot.chosen][-3]
             behind = view[view.index(words.OWN) :] if words.OWN in view else view
             others = [piece for piece in behind if piece.startswith("**") and piece != writer]
             assert not others

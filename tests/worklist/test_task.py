@@ -47,7 +47,7 @@ def test_a_prompt_is_read_back_as_the_task_it_came_from(seed: int, items: int):
         "fox 27 58",
         "Sums: fox 27.",
         "Sums: fox 27 99.",
-        "Sums: cow 12 13, cow 14 15.",
+        "Sums: cow 12 13; cow 14 15.",
         "Sums: zebra 12 13.",
     ],
 )

@@ -23,6 +23,7 @@ _SNAPSHOTS = 4  # taken of one collaboration
 _CONFLICTS = 4  # beside them
 _ENDINGS = 2  # of each kind
 _LATE = 3  # items to choose from
+_LAST_ITEM = "last item"
 
 
 @dataclass(frozen=True)
@@ -83,25 +84,18 @@ def snapshots(
         # There are few of them, and each has something to teach.
         conflicts = [snapshot for snapshot in seen if snapshot.conflict]
         yield from rng.sample(conflicts, min(_CONFLICTS, len(conflicts)))
-        for late in (_is_last_item, _waits, _is_last_line) if endings else ():
-            some = [
-                snapshot for snapshot in seen if snapshot.learn[snapshot.chosen] and late(snapshot)
-            ]
+        for kind in (_LAST_ITEM, words.WAITING, words.ALL_DONE) if endings else ():
+            some = [s for s in seen if s.learn[s.chosen] and _ending(s) == kind]
             yield from rng.sample(some, min(_ENDINGS, len(some)))
 
 
-def _is_last_line(snapshot: Snapshot) -> bool:
-    return snapshot.view[snapshot.chosen] == words.ALL_DONE
-
-
-def _waits(snapshot: Snapshot) -> bool:
-    return snapshot.view[snapshot.chosen] == words.WAITING
-
-
-def _is_last_item(snapshot: Snapshot) -> bool:
-    """One of the last items, that is."""
-    choices_left = len(snapshot.good) <= _LATE
-    return choices_left and not _is_last_line(snapshot) and not _waits(snapshot)
+def _ending(snapshot: Snapshot) -> str | None:
+    """Which kind of choice that comes up late it is, if any: one of the last items, waiting, or
+    the last line."""
+    said = snapshot.view[snapshot.chosen]
+    if said in (words.WAITING, words.ALL_DONE):
+        return said
+    return _LAST_ITEM if len(snapshot.good) <= _LATE else None
 
 
 def lists(rng: random.Random, largest: int, repeats: int, names: bool) -> Iterator[Lists]:

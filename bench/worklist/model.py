@@ -21,7 +21,7 @@ _COPY = 1.0  # of what is found, into the sum of the layers
 
 
 def new_model(vocabulary: int, names: Sequence[int]) -> LlamaForCausalLM:
-    """A Llama of 2.1 million parameters, with random weights but for six heads.
+    """A Llama of 2.5 million parameters, with random weights but for six heads.
 
     To copy what followed a word, a model needs a head that looks one token back, and above it
     one that looks for the same word. Together they are learned late or, by chance, early; so

@@ -98,7 +98,7 @@ class Training:
         """Trains; yields a record of figures every 100 updates."""
         examples, losses, began = None, [], time.time()
         while self.update < self.setting.updates:
-            if self._lesson_is_over() or examples is None:
+            if self._next_lesson_begins() or examples is None:
                 examples = batches(
                     self._examples(LESSONS[self.lesson]), self.encoder, self.setting.tokens
                 )
@@ -115,7 +115,7 @@ class Training:
                 self._save(figures)
                 yield figures
 
-    def _lesson_is_over(self) -> bool:
+    def _next_lesson_begins(self) -> bool:
         """Goes on to the next lesson when it is time."""
         lesson = LESSONS[self.lesson]
         taken = self.update - self.lesson_began

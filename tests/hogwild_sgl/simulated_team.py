@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hypothesis import strategies as st
+
+from hogwild_sgl import prompts
 from hogwild_sgl.commands import AbortStep, Command, Done, Write
 from hogwild_sgl.driver import Driver
+
+NAMES = ("Alice", "Bob", "Carol")
+EN = prompts.formatting("maths", openers=False)
+
+# What is made up of a team: how long its steps are, how they end, how late messages are.
+lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)
+finishes = st.lists(st.sampled_from(["sentence", "stop"]), min_size=1, max_size=4)
+gaps = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 
 @dataclass

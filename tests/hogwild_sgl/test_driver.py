@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild_sgl import prompts
 from hogwild_sgl.commands import (
-    AbortStep,
-    Answered,
     CheckRule,
     Command,
     Done,
-    LiveText,
     ReadAnswer,
     Rules,
     SayHint,
@@ -21,15 +18,7 @@ from hogwild_sgl.commands import (
     Write,
 )
 from hogwild_sgl.driver import Driver
-from tests.hogwild_sgl.simulated_team import Team
-
-NAMES = ("Alice", "Bob", "Carol")
-EN = prompts.formatting("maths", openers=False)
-
-
-lengths = st.lists(st.integers(1, 30), min_size=1, max_size=6)
-finishes = st.lists(st.sampled_from(["sentence", "stop"]), min_size=1, max_size=4)
-gaps = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+from tests.hogwild_sgl.simulated_team import EN, NAMES, Team, finishes, gaps, lengths
 
 
 @given(
@@ -169,84 +158,6 @@ class Late:
 
 
 @given(
-    every=st.integers(1, 50),
-    budget=st.integers(1, 100),
-    lengths=lengths,
-    who=st.sampled_from(["random", "first"]),
-    seed=st.integers(0, 2**32),
-)
-def test_checks_come_as_often_as_asked_for(every, budget, lengths, who, seed):
-    rules = Rules(NAMES, EN, budget, seed, check=CheckRule(every, who))
-    team = Team(Driver(rules), lengths, ["sentence"], text="no ")
-    team.run()
-    asked = [write for write in team.written if write.check]
-    assert len(asked) <= team.driver.tokens // every
-    assert all(write.text.endswith(EN.check_text) for write in asked)
-    assert not any(EN.check_text in w.text for w in team.of(Write) if not w.check)
-    answered = {(check.worker, check.number) for check in team.driver.checks}
-    assert answered == {(write.worker, write.number) for write in asked}
-    assert all(check.answer == "no" for check in team.driver.checks)
-    assert all(check.tokens >= every for check in team.driver.checks)
-    if who == "first":
-        assert {write.worker for write in asked} <= {0}
-
-
-def test_a_check_is_put_to_a_worker_drawn_from_the_seed_and_to_different_ones():
-    def asked(seed: int) -> list[int]:
-        rules = Rules(NAMES, EN, 400, seed, check=CheckRule(40))
-        team = Team(Driver(rules), [5, 7, 3], ["sentence"])
-        team.run()
-        return [write.worker for write in team.written if write.check]
-
-    assert asked(1) == asked(1)
-    assert set(asked(1)) == {0, 1, 2}
-    assert asked(1) != asked(2)
-
-
-def test_all_workers_are_asked_when_all_are_to_be():
-    rules = Rules(NAMES, EN, 20, check=CheckRule(30, "all"))
-    team = Team(Driver(rules), [5], ["sentence"])
-    team.run()
-    assert {write.worker for write in team.of(Write) if write.check} == {0, 1, 2}
-
-
-def act(team: Team, on_check) -> None:
-    """Calls ``on_check`` with each check that is answered."""
-    carry_out = team.carry_out
-
-    def see(command):
-        if isinstance(command, Answered):
-            on_check(command.check)
-        carry_out(command)
-
-    team.carry_out = see
-
-
-def test_a_yes_can_steer_the_workers_next_step_but_one():
-    rules = Rules(NAMES[:2], EN, 60, check=CheckRule(10, "first"))
-    driver = Driver(rules)
-    team = Team(driver, [5], ["sentence"], text="yes ")
-    act(team, lambda check: driver.steer(check.worker, "I turn to the rest: "))
-    team.run()
-    alices = [write for write in team.written if write.worker == 0]
-    after = [b for a, b in zip(alices, alices[2:], strict=False) if a.check]
-    assert after and all(check.answer == "yes" for check in driver.checks)
-    assert all("I turn to the rest: " in write.text for write in after)
-    assert not any("I turn" in write.text for write in team.written if write.worker == 1)
-
-
-def test_checks_can_be_made_more_frequent_while_the_team_runs():
-    def checks(then: CheckRule | None) -> int:
-        driver = Driver(Rules(NAMES[:2], EN, 200, check=CheckRule(100)))
-        team = Team(driver, [5], ["sentence"])
-        act(team, lambda check: then and len(driver.checks) == 1 and driver.set_check(then))
-        team.run()
-        return len(driver.checks)
-
-    assert checks(CheckRule(20)) > 2 * checks(None)
-
-
-@given(
     budget=st.integers(1, 60),
     share=st.lists(st.floats(0, 1), min_size=1, max_size=5),
     lengths=lengths,
@@ -332,86 +243,6 @@ def test_when_all_workers_have_ended_the_run_is_over():
     team = Team(Driver(Rules(NAMES, EN, 1000)), [5], ["eos"])
     assert team.run() == Done("workers_ended")
     assert team.forwards < 20
-
-
-def conflict_on(worker: int):
-    def rule(finished, live: LiveText) -> bool:
-        return live.worker == worker and finished.number % 2 == 0
-
-    return rule
-
-
-@settings(max_examples=50)
-@given(budget=st.integers(20, 80), lengths=lengths, retries=st.integers(0, 3))
-def test_a_step_in_conflict_is_dropped_and_written_again_at_most_so_often(budget, lengths, retries):
-    rules = Rules(NAMES, EN, budget, conflict=conflict_on(2), max_retries=retries)
-    team = Team(Driver(rules), lengths, ["sentence"])
-    team.run()
-    writes = [write for write in team.written if write.worker == 2]
-    for before, after in zip(writes, writes[1:], strict=False):
-        if after.number == before.number:
-            assert after.attempt == before.attempt + 1
-            assert after.text.removeprefix("\n\n") == before.text.removeprefix("\n\n")
-            assert after.seed != before.seed
-        else:
-            assert after.number == before.number + 1
-    begun = [write.number for write in writes]
-    assert max(begun.count(number) for number in begun) <= retries + 1
-    aborted = len(team.of(AbortStep))
-    repeated = len(begun) - len(set(begun))
-    # An abort in the last passes leaves none to write the step again with.
-    assert repeated <= aborted <= repeated + 1
-
-
-def test_a_conflict_really_drops_a_step():
-    rules = Rules(NAMES, EN, 80, conflict=conflict_on(2), max_retries=1)
-    team = Team(Driver(rules), [4, 9, 13], ["sentence"])
-    team.run()
-    assert team.of(AbortStep)
-
-
-def test_a_dropped_step_and_the_one_behind_it_keep_what_they_were_to_begin_with():
-    driver = Driver(Rules(NAMES[:2], EN, 50, check=CheckRule(3, "first")))
-    driver.poll()
-    driver.steer(0, "So: ")
-    driver.started(0, 0)
-    driver.started(1, 0)
-    second = next(write for write in driver.poll() if write.worker == 0)
-    for worker in (0, 1):
-        for _ in range(3):
-            driver.progressed(worker, "x", 1)
-    driver.published(0, text="xxx", output_tokens=3, passes=3, finish="sentence")
-    driver.started(0, 3)
-    driver.progressed(1, "x", 1)
-    driver.progressed(0, "x", 1)
-    (third,) = driver.poll()
-    assert "So: " in second.text and third.check
-    driver.dropped(0)
-    driver.not_begun(third)
-    (again,) = driver.poll()
-    assert (again.number, again.attempt, again.ahead) == (2, 2, False)
-    assert again.text.removeprefix("\n\n") == second.text and again.seed != second.seed
-    driver.started(0, 5)
-    driver.progressed(1, "x", 2)
-    (behind,) = driver.poll()
-    assert (behind.text, behind.check, behind.attempt) == (third.text, True, 2)
-
-
-def test_a_step_that_is_dropped_for_ever_is_an_error_and_no_endless_loop():
-    driver = Driver(Rules(NAMES[:2], EN, 50))
-    driver.poll()
-    with pytest.raises(RuntimeError, match=r"Alice \[1\] has been dropped"):
-        for _ in range(100):
-            driver.dropped(0)
-            driver.poll()
-
-
-def test_a_step_that_somebody_else_overtook_is_asked_for_again():
-    driver = Driver(Rules(NAMES[:2], EN, 50))
-    first, _ = driver.poll()
-    driver.not_begun(first)
-    (again,) = driver.poll()
-    assert (again.number, again.attempt, again.ahead) == (1, 2, False)
 
 
 def test_a_driver_takes_over_where_the_workers_stand():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import sglang as sgl
-from sglang.lang.choices import greedy_token_selection, unconditional_likelihood_normalized
 
 import hogwild_sgl as hogwild
 from hogwild_sgl import prompts
@@ -171,43 +170,6 @@ def test_meta_info_has_the_steps_record_and_the_logprobs_asked_for(server):
     assert len(meta["input_token_logprobs"]) == meta["step"].fed_tokens
 
 
-def test_select_scores_the_choices_in_the_workers_view(server):
-    def body(s, team):
-        team[0] += "The colour is" + sgl.select("c", [" red", " blue", " very green"])
-        assert team[0]["c"] == " blue"
-        assert team[0].text() == "Prompt.The colour is blue"
-        assert team.snapshot().steps == ()
-        team[0] += ", I think." + sgl.gen("why", max_tokens=3)
-        team.sync()
-        return team.snapshot().steps[0].text
-
-    assert run(server, body).ret_value.startswith("The colour is blue, I think.")
-    readers = [b for b in server.bodies("/steps") if b["reader"]]
-    assert len(readers) == 3
-    assert all(b["worker"] == 0 and b["return_logprob"] for b in readers)
-
-
-@pytest.mark.parametrize("method", [greedy_token_selection, unconditional_likelihood_normalized])
-def test_select_takes_sglangs_other_methods(server, method):
-    def body(s, team):
-        team[0] += "So"
-        team[0] += sgl.select("c", [" yes", " perhaps not"], choices_method=method)
-        return team[0]["c"], team[0].get_meta_info("c")
-
-    chosen, meta = run(server, body).ret_value
-    assert chosen == " yes"
-    assert [len(entries) for entries in meta["input_token_logprobs"]] == [1, 2]
-
-
-def test_select_before_any_text_is_an_error_with_the_remedy(server):
-    def body(s, team):
-        with pytest.warns(UserWarning):
-            team[0] += sgl.select("c", ["yes", "no"])
-            return str(team[0].error())
-
-    assert "append some text first" in run(server, body).ret_value
-
-
 def test_variables_of_the_program_are_known_to_the_workers(server):
     @sgl.function
     def program(s):
@@ -298,14 +260,6 @@ def test_the_finisher_is_a_reader_that_sees_live_steps_and_is_never_published(se
         "\n\nThe answer is 42} because ",
     ]
     assert all("worker" not in b and b["end"] == "none" for b in readers)
-
-
-def test_a_finisher_can_select(server):
-    def body(s, team):
-        s += team.finish("Done?") + sgl.select("done", [" yes", " no"])
-        return s["done"]
-
-    assert run(server, body).ret_value == " yes"
 
 
 def test_the_prompt_goes_through_the_models_own_template_with_its_preamble(server):

@@ -13,20 +13,21 @@ from bench.worklist.scores import ArmScores
 from bench.worklist.simulate import LAYOUTS
 
 _COLUMNS = (
-    "| arm | tasks | passes to the last line | last line right | all items right "
-    "| repeated items | references |"
+    "| arm | tasks | passes to the last line | of a perfect team | last line right "
+    "| all items right | repeated items | references |"
 )
 _BLIND = "combined, blind"
 
 
 def table(found: Iterable[ArmScores]) -> str:
     """A Markdown table, one row an arm; intervals are at 95%."""
-    lines = [_COLUMNS, "|---|---|---|---|---|---|---|"]
+    lines = [_COLUMNS, "|---|---|---|---|---|---|---|---|"]
     for arm in found:
         cells = (
             arm.arm.name,
             str(len(arm.scores)),
             _shown(arm.mean_passes, "{:.0f}"),
+            f"{arm.perfect_passes:.0f}",
             _shown(arm.final_right, "{:.0%}"),
             _shown(arm.all_right, "{:.0%}"),
             _shown(arm.repeated, "{:.1%}"),

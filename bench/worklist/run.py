@@ -1,9 +1,8 @@
 """The experiment: does it help a team to read each other's unfinished steps?
 
-    python -m bench.worklist.run MODEL            everything
-    python -m bench.worklist.run MODEL --reach    only the figures with targets
-
-MODEL is a folder that bench.worklist.train has written.
+    python -m bench.worklist.run                  everything, on the model that is shipped
+    python -m bench.worklist.run --reach          only the figures with targets
+    python -m bench.worklist.run --model FOLDER   a model of bench.worklist.train's
 
 Two servers run at once, one of them with a bug planted that hides live steps. A run that
 was stopped goes on where it was when it is started again with the same --out.
@@ -37,7 +36,7 @@ from bench.worklist.scores import ArmScores, Transcripts
 from hogwild_sgl.dsl.endpoint import Endpoint
 from hogwild_sgl.server_process import ServerProcess
 from hogwild_sgl.transcript import Result
-from hogwild_sgl.worklist import is_worklist_model
+from hogwild_sgl.worklist import is_worklist_model, model_dir
 from hogwild_sgl.worklist.task import Split, Task, draw_task
 from programs.worklist import PROGRAM
 from runtime_patch.planted_bug import BLIND, ENV
@@ -54,7 +53,9 @@ def test_task(number: int, items: int) -> Task:
 
 
 def main(
-    model: Annotated[Path, typer.Argument(help="Folder of a worklist model.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a worklist model; the shipped one by default.")
+    ] = None,
     reach: Annotated[bool, typer.Option("--reach", help="Only the figures with targets.")] = False,
     tasks: Annotated[int | None, typer.Option(min=2, help="Test tasks for each arm.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Tasks played at a time.")] = 6,
@@ -63,6 +64,7 @@ def main(
     ] = None,
 ) -> None:
     """Play worklists with 1 to 4 workers in every layout, and compare."""
+    model = model or model_dir()
     if not is_worklist_model(model):
         raise typer.BadParameter(f"{model} was not made by bench.worklist.train")
     out = out or Path("runs/worklist-reach" if reach else "runs/worklist")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +12,11 @@ import numpy as np
 
 from bench.stats import Estimate, estimate
 from bench.worklist.arms import Arm
+from bench.worklist.simulate import Collaboration
+from hogwild_sgl.prompts import WORKER_NAMES
 from hogwild_sgl.transcript import Result, append_result, load_results
 from hogwild_sgl.worklist.score import Score, score
-from hogwild_sgl.worklist.task import task_of
+from hogwild_sgl.worklist.task import Task, task_of
 
 RESAMPLES = 10_000
 
@@ -48,11 +51,13 @@ class ArmScores:
     """How an arm did, task by task."""
 
     arm: Arm
+    tasks: tuple[Task, ...]
     scores: tuple[Score, ...]
 
     @classmethod
     def of(cls, arm: Arm, results: Sequence[Result]) -> ArmScores:
-        return cls(arm, tuple(score(task_of(result.problem), result) for result in results))
+        tasks = tuple(task_of(result.problem) for result in results)
+        return cls(arm, tasks, tuple(map(score, tasks, results)))
 
     @cached_property
     def passes(self) -> tuple[float, ...]:
@@ -79,6 +84,19 @@ class ArmScores:
     @cached_property
     def mean_passes(self) -> Estimate:
         return _mean(self.passes)
+
+    @cached_property
+    def perfect_passes(self) -> float:
+        """Mean of passes until the last line of workers that follow the rules of the simulation,
+        on the same tasks."""
+        arm, taken = self.arm, []
+        layout = "interleaved" if arm.blind else arm.layout
+        for number, task in enumerate(self.tasks):
+            rng = random.Random(f"perfect {number}")
+            team = Collaboration(task, WORKER_NAMES[: arm.workers], layout, rng)
+            team.run()
+            taken.append(team.passes)
+        return sum(taken) / len(taken)
 
     def finished_by(self, passes: np.ndarray) -> np.ndarray:
         """Mean share of the items that are finished at each of ``passes``."""

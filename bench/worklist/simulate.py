@@ -1,50 +1,52 @@
-"""Simulated collaborations on a worklist, and what each worker sees in them.
+"""Simulated collaborations on a worklist, as an engine with a shared cache computes them.
 
-Workers write one piece (a word of the vocabulary) per tick, all at once, as in the engine.
+Workers write one piece (a word of the vocabulary) per forward, all at once, as in the engine.
 A worker that begins a step looks at its view: it takes an item at random among those that
-nobody in the view has done or is doing (in some teams the one that all of them like best);
+nobody in the view has done or is doing (or the one that all of them like best);
 if there is none it waits for somebody who still writes, and if nobody does it writes the last
-line. Two workers that took the same item in the same tick see it in the next: the later one
-in the order of the team leaves it to the other. Nothing here depends on how many workers
+line. Two workers that took the same item in the same forward see it in the next: the later
+one in the order of the team leaves it to the other. Nothing here depends on how many workers
 there are.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from hogwild_sgl.worklist import words
 from hogwild_sgl.worklist.task import Task
 
 LAYOUTS = ("combined", "interleaved", "contiguous", "independent")
-_MAX_PAUSES = (0, 2)  # ticks between a worker's steps, at most; of a whole collaboration
-_ALIKE = 0.35  # of the collaborations, where all like the same items best
 _CHECK_SHARE = 0.15  # of the steps, where there are checks
-_LOOK_AGAIN = 0.02  # of the ticks, a step is seen once more
+PROMPT, OTHERS, OWN = range(3)  # segments that every play has; the steps come behind them
 
 
 @dataclass
 class Step:
     """A step: ``pieces`` with the break and header in front, of which ``shown`` are there.
 
-    start: the index of the first piece that the worker itself wrote. chosen: the index of the
-    piece that names the item, or that says what else it does; None until it is decided.
-    good: what could have been chosen. awaited: whom it could wait for, if it waits. item: the
-    name of the item that it works on. yielded: left to another worker after all.
+    segment: its number in the play. start: the index of the first piece that the worker itself
+    wrote. computed: how many pieces have been through a forward. chosen: the index of the piece
+    that names the item, or that says what else it does; None until it is decided. good: what
+    could have been chosen. awaited: whom it could wait for, if it waits. item: the name of the
+    item that it works on. yielded: left to another worker after all.
     """
 
     worker: int
     number: int
+    segment: int
     pieces: list[str]
     start: int
     shown: int
     pause_after: int
+    computed: int = 0
     chosen: int | None = None
     good: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
     item: str | None = None
+    contested: bool = False
     yielded: bool = False
 
     @property
@@ -71,75 +73,94 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What a worker sees and what it writes.
+class Forward:
+    """Pieces ``first`` to ``last`` (exclusive) of a segment, computed in one forward.
 
-    view: the pieces in the worker's order, its own step last, whole and with a break behind.
-    learn: for each piece, whether it is to be predicted. chosen: index of the piece that says
-    what the worker does. choices: by index, the pieces that would have been as good as the
-    one there; of chosen, of whom it waits for, and of the others' steps as far as they are to
-    be predicted.
-    conflict: it took an item at the same time as another worker.
+    view: what they see, as (segment, number of its pieces), in the worker's order; their own
+    segment comes last. Each piece of it sees those before it, as always.
     """
 
-    view: list[str]
-    learn: list[bool]
-    chosen: int
-    choices: dict[int, frozenset[str]]
-    conflict: bool = False
+    segment: int
+    first: int
+    last: int
+    view: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
-        if len(self.view) != len(self.learn):
+        if not self.first < self.last or self.view[-1] != (self.segment, self.last):
+            raise ValueError(f"a forward computes pieces at the end of its view: {self}")
+
+
+@dataclass(frozen=True)
+class Play:
+    """What there is to learn from, as it was computed.
+
+    segments: pieces; the last ones may be there to be predicted only. forwards: in order of
+    time. learn: for each piece, whether it is to be predicted. choices: by (segment, index),
+    the pieces that would have been as good as the one there. chosen: where steps say what they
+    do, the index by segment. rare: pieces that decide what seldom comes up: whether a step
+    keeps an item when somebody else has named one in the same forward, and what is done when
+    no item is left.
+    """
+
+    segments: tuple[tuple[str, ...], ...]
+    forwards: tuple[Forward, ...]
+    learn: tuple[tuple[bool, ...], ...]
+    choices: dict[tuple[int, int], frozenset[str]]
+    chosen: dict[int, int] = field(default_factory=dict)
+    rare: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self) -> None:
+        if [len(pieces) for pieces in self.segments] != [len(marks) for marks in self.learn]:
             raise ValueError("one mark for each piece")
-        if self.chosen not in self.choices:
-            raise ValueError("what the worker does is a choice")
-        for index, good in self.choices.items():
-            if self.view[index] not in good:
-                raise ValueError(f"{self.view[index]!r} is not a good choice")
+        for (segment, index), good in self.choices.items():
+            if self.segments[segment][index] not in good:
+                raise ValueError(f"{self.segments[segment][index]!r} is not a good choice")
 
-    @property
-    def good(self) -> frozenset[str]:
-        """What the worker could have done."""
-        return self.good_at(self.chosen)
-
-    def good_at(self, index: int) -> frozenset[str]:
+    def good_at(self, segment: int, index: int) -> frozenset[str]:
         """The pieces that would be right there."""
-        return self.choices.get(index) or frozenset([self.view[index]])
+        return self.choices.get((segment, index)) or frozenset([self.segments[segment][index]])
 
 
 @dataclass
 class Collaboration:
-    """A team at work on a task."""
+    """A team at work on a task.
+
+    checks: some steps open with a redundancy check. alike: all like the same items best.
+    max_pause: forwards between a worker's steps, at most. passes: forwards so far.
+    """
 
     task: Task
     names: Sequence[str]
     layout: str
     rng: random.Random
     checks: bool = False
+    alike: bool = False
+    max_pause: int = 0
+    steps: list[Step] = field(default_factory=list)
     published: list[Step] = field(default_factory=list)
     live: dict[int, Step] = field(default_factory=dict)
+    forwards: list[Forward] = field(default_factory=list)
+    passes: int = 0
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout is one of {LAYOUTS}, got {self.layout!r}")
         self._pause = [0] * len(self.names)
-        self._max_pause = self.rng.choice(_MAX_PAUSES)
-        # There are few conflicts where everyone draws for himself, and much to learn from them.
-        self._alike = self.rng.random() < _ALIKE
         self._liked = self.rng.sample(self.task.items, len(self.task.items))
         self._numbers = [0] * len(self.names)
-        self._prompt = prompt_pieces(self.task)
+        self._before = [prompt_pieces(self.task), [words.OTHERS], [words.OWN]]
+        for segment, pieces in enumerate(self._before):
+            self.forwards.append(Forward(segment, 0, len(pieces), ((segment, len(pieces)),)))
 
-    def run(self) -> Iterator[Snapshot]:
-        """Snapshots until the last line is written, in order of time."""
-        while True:
-            yield from self._tick()
-            if any(step.is_final for step in self.published):
-                return
+    def run(self) -> Play:
+        """Plays until the last line is written."""
+        while not any(step.is_final for step in self.published):
             if max(self._numbers) >= words.MAX_STEPS:
-                return
+                break
+            self._forward()
+        return self.so_far()
 
-    def _tick(self) -> Iterator[Snapshot]:
+    def _forward(self) -> None:
         for worker in range(len(self.names)):
             if worker in self.live:
                 continue
@@ -151,17 +172,22 @@ class Collaboration:
         # All of them look at once: each sees the others' headers, nobody's choice.
         for step in undecided:
             self._choose(step)
-        for step in undecided:
-            yield self._snapshot(step, learn_choice=True)
+        self.passes += 1
         for step in self.live.values():
-            step.shown += 1
-        for step in list(self.live.values()):
-            yield from self._look(step)
-        for worker in sorted(self.live):
-            if self.live[worker].finished:
-                step = self.live.pop(worker)
-                self.published.append(step)
-                self._pause[worker] = step.pause_after
+            view = (*self.before_step(step.worker), (step.segment, step.shown))
+            self.forwards.append(Forward(step.segment, step.computed, step.shown, view))
+        for step in self.live.values():
+            step.computed = step.shown
+        # What ends a step is a piece too, which is fed in front of the next one.
+        over = [worker for worker in sorted(self.live) if self.live[worker].finished]
+        for step in self.live.values():
+            step.shown = min(step.shown + 1, len(step.pieces))
+        for worker in over:
+            step = self.live.pop(worker)
+            self.published.append(step)
+            self._pause[worker] = step.pause_after
+        for step in self.live.values():
+            self._look(step)
 
     def _begin(self, worker: int) -> None:
         self._numbers[worker] += 1
@@ -172,8 +198,11 @@ class Collaboration:
             fed.append(words.CHECK)
             answer = words.YES if self._repeated(worker) else words.NO
             pieces = [*fed, answer, ","]
-        pause = self.rng.randint(0, self._max_pause)
-        self.live[worker] = Step(worker, number, pieces, len(fed), len(fed), pause)
+        pause = self.rng.randint(0, self.max_pause)
+        segment = len(self._before) + len(self.steps)
+        step = Step(worker, number, segment, pieces, len(fed), len(fed), pause)
+        self.live[worker] = step
+        self.steps.append(step)
 
     def _choose(self, step: Step) -> None:
         seen = self._seen(step.worker)
@@ -182,7 +211,7 @@ class Collaboration:
         doing = {s.item for s in seen if not s.finished and s.names_item}
         left = [item for item in self.task.items if item.name not in done | doing]
         if left:
-            item = min(left, key=self._liked.index) if self._alike else self.rng.choice(left)
+            item = min(left, key=self._liked.index) if self.alike else self.rng.choice(left)
             step.item = item.name
             step.pieces += line_pieces(item.line())
         elif writing := [s for s in seen if not s.finished and _is_work(s)]:
@@ -195,21 +224,17 @@ class Collaboration:
             [step.pieces[step.chosen]]
         )
 
-    def _look(self, step: Step) -> Iterator[Snapshot]:
-        """The step once more, with what the others have written since."""
-        if not step.names_item or step.yielded:
+    def _look(self, step: Step) -> None:
+        """The later one of two that have taken the same item leaves it to the other."""
+        if not step.names_item or step.shown != step.chosen + 1:
             return
-        if step.shown == step.chosen + 1:
-            rival = self._rival(step)
-            if rival is not None:
-                if rival.worker < step.worker:
-                    name = self.names[rival.worker]
-                    step.pieces[step.chosen + 1 :] = [words.IS_WITH, f" {name}", "."]
-                    step.yielded = True
-                yield replace(self._snapshot(step, learn_choice=False), conflict=True)
-                return
-        if step.shown < len(step.pieces) and self.rng.random() < _LOOK_AGAIN:
-            yield self._snapshot(step, learn_choice=False)
+        seen = self._seen(step.worker)
+        step.contested = any(other.names_item and other.shown == other.chosen + 1 for other in seen)
+        rival = self._rival(step)
+        if rival is not None and rival.worker < step.worker:
+            name = self.names[rival.worker]
+            step.pieces[step.chosen + 1 :] = [words.IS_WITH, f" {name}", "."]
+            step.yielded = True
 
     def _rival(self, step: Step) -> Step | None:
         rivals = [
@@ -234,78 +259,56 @@ class Collaboration:
             seen += [self.live[other] for other in sorted(self.live) if other != worker]
         return seen
 
-    def _snapshot(self, step: Step, learn_choice: bool) -> Snapshot:
-        view, learn = list(self._prompt), [False] * len(self._prompt)
-        unnamed = {item.name for item in self.task.items}
-        choices = {}
+    def before_step(self, worker: int) -> list[tuple[int, int]]:
+        """The worker's view up to its live step, as (segment, number of its pieces)."""
+        others = [step for other, step in sorted(self.live.items()) if other != worker]
+        shown = [(PROMPT, len(self._before[PROMPT]))]
+        header_others, header_own = (OTHERS, 1), (OWN, 1)
 
-        def put(other: Step) -> None:
-            marks = _worth_learning(other, unnamed)
-            if other.chosen is not None and other.shown > other.chosen and marks[other.chosen]:
-                choices[len(view) + other.chosen] = frozenset(f" {name}" for name in unnamed)
-            unnamed.discard(other.item if other.names_item else None)
-            view.extend(other.pieces[: other.shown])
-            learn.extend(marks)
+        def show(steps: Sequence[Step]) -> None:
+            shown.extend((step.segment, step.shown) for step in steps)
 
-        def head(text: str) -> None:
-            view.append(text)
-            learn.append(False)
-
-        worker = step.worker
         if self.layout == "contiguous":
-            head(words.OTHERS)
+            shown.append(header_others)
             for other in range(len(self.names)):
                 if other != worker:
-                    for past in self.published:
-                        if past.worker == other:
-                            put(past)
-                    if other in self.live:
-                        put(self.live[other])
-            head(words.OWN)
-            for past in self.published:
-                if past.worker == worker:
-                    put(past)
+                    show([step for step in self.published if step.worker == other])
+                    show([step for step in others if step.worker == other])
+            shown.append(header_own)
+            show([step for step in self.published if step.worker == worker])
+        elif self.layout == "independent":
+            show([step for step in self.published if step.worker == worker])
         else:
-            seen = self._seen(worker)
-            for past in seen:
-                if past.finished:
-                    put(past)
+            show(self.published)
             if self.layout == "combined":
-                head(words.OTHERS)
-                for other in seen:
-                    if not other.finished:
-                        put(other)
-            if self.layout != "independent":
-                head(words.OWN)
-        view.extend(step.pieces)
-        own = [index >= step.start for index in range(len(step.pieces))]
-        if not learn_choice:
-            own[: step.chosen + 1] = [False] * (step.chosen + 1)
-        chosen = len(view) - len(step.pieces) + step.chosen
-        view.append(words.BREAK)
-        choices[chosen] = step.good
-        if step.awaited:
-            choices[chosen + 1] = step.awaited
-        return Snapshot(view, [*learn, *own, True], chosen, choices)
+                shown.append(header_others)
+                show(others)
+            shown.append(header_own)
+        return shown
+
+    def so_far(self) -> Play:
+        """What has been computed, and what comes next in each step."""
+        segments, learn = [tuple(pieces) for pieces in self._before], []
+        learn += [(False,) * len(pieces) for pieces in segments]
+        choices, chosen = {}, {}
+        for step in self.steps:
+            segments.append((*step.pieces, words.BREAK))
+            learn.append(tuple(index >= step.start for index in range(len(step.pieces) + 1)))
+            if step.chosen is not None:
+                chosen[step.segment] = step.chosen
+                choices[step.segment, step.chosen] = step.good
+            if step.awaited:
+                choices[step.segment, step.chosen + 1] = step.awaited
+        rare = {(s.segment, s.chosen + 1) for s in self.steps if s.contested}
+        rare |= {(s.segment, s.chosen) for s in self.steps if s.chosen is not None and not s.item}
+        return Play(
+            tuple(segments), tuple(self.forwards), tuple(learn), choices, chosen, frozenset(rare)
+        )
 
 
 def _is_work(step: Step) -> bool:
     """Whether others wait for the step: it names its item, or is the last line."""
     return (step.names_item and not step.yielded) or step.is_final
-
-
-def _worth_learning(step: Step, unnamed: set[str]) -> list[bool]:
-    """Which pieces of somebody's step can be predicted from what stands before them.
-
-    What it chose depends on what its writer saw; only a new item is as good a choice as any.
-    """
-    marks = [False] * step.shown
-    if not step.names_item or step.yielded:
-        return marks
-    for index in range(step.chosen + 1, step.shown):
-        marks[index] = True
-    marks[step.chosen] = step.item in unnamed
-    return marks
 
 
 def prompt_pieces(task: Task) -> list[str]:

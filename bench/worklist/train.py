@@ -1,4 +1,4 @@
-"""Trains the worklist model on snapshots of simulated collaborations.
+"""Trains the worklist model on simulated collaborations.
 
     python -m bench.worklist.train --out runs/worklist-model
 
@@ -22,8 +22,10 @@ import torch
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench.worklist.examples import IGNORED, Batch, Encoder, Example, batches, lists, snapshots
+from bench.worklist import attention
+from bench.worklist.examples import IGNORED, Batch, Encoder, batches, lists, teams
 from bench.worklist.model import new_model
+from bench.worklist.simulate import Play
 from hogwild_sgl.worklist import MARK, tokenizer
 from hogwild_sgl.worklist.task import Split
 
@@ -47,14 +49,13 @@ class Lesson:
 LESSONS = (
     *(Lesson("copy", largest, 0.15, 0.1) for largest in (4, 8, 24)),
     *(Lesson("choose", largest, 0.01, 0.12) for largest in (12, 24)),
-    Lesson("teams", 14, 0.0, 0.05),
-    Lesson("endings", 24, 0.0, 1.0),
+    *(Lesson("teams", largest, 0.0, longest) for largest, longest in ((14, 0.05), (24, 1.0))),
 )
 LISTS = 0.25  # of the examples, among those of teams
 EVEN = 0.25  # see losses
 WARMUP = 100  # updates
 _SMOOTH = 0.9  # of the loss so far in its running mean
-HELD_OUT = 192  # snapshots of test items to look at
+HELD_OUT = 48  # plays of test items to look at
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,12 @@ class Training:
         self.setting, self.out, self.device = setting, out, device
         self.tokenizer, self.encoder = tokenizer.build(), Encoder()
         self.model = new_model(len(self.tokenizer), self.encoder.names).to(device)
+        self.model.set_attn_implementation(attention.NAME)
         self.optimizers = _optimizers(self.model, setting.rate)
         self.update = 0
         self.lesson, self.lesson_began, self.recent = 0, 0, math.inf
         rng = random.Random(f"held out {setting.seed}")
-        self.held_out = list(itertools.islice(snapshots(rng, Split.TEST, 24), HELD_OUT))
+        self.held_out = list(itertools.islice(teams(rng, Split.TEST, 24), HELD_OUT))
         out.mkdir(parents=True, exist_ok=True)
         self._load()
 
@@ -125,14 +127,14 @@ class Training:
         self.lesson, self.lesson_began, self.recent = self.lesson + 1, self.update, math.inf
         return True
 
-    def _examples(self, lesson: Lesson) -> Iterator[Example]:
+    def _examples(self, lesson: Lesson) -> Iterator[Play]:
         """copy: the numbers of a list in other orders. choose: names as well, one at a time.
-        teams: snapshots, and some lists. endings: the same, with more of how a list ends."""
+        teams: collaborations, and some lists."""
         rng = random.Random(f"{self.setting.seed} {self.update}")
-        others = snapshots(rng, Split.TRAIN, lesson.largest, endings=lesson.kind == "endings")
+        others = teams(rng, Split.TRAIN, lesson.largest)
         copy = lesson.kind == "copy"
         alone = lists(rng, lesson.largest, repeats=3 if copy else 1, names=not copy)
-        share = LISTS if lesson.kind in ("teams", "endings") else 1.0
+        share = LISTS if lesson.kind == "teams" else 1.0
         while True:
             yield next(alone if rng.random() < share else others)
 
@@ -140,7 +142,8 @@ class Training:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = self.setting.rate_at(self.update)
-        loss = self._losses(batch).mean()
+        weights = batch.weights[batch.labels != IGNORED].to(self.device)
+        loss = (self._losses(batch) * weights).sum() / weights.sum()
         self.model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -149,30 +152,35 @@ class Training:
         return loss.item()
 
     def _losses(self, batch: Batch) -> torch.Tensor:
-        wanted = (batch.labels[:, 1:] != IGNORED).to(self.device)
-        with torch.autocast(self.device, torch.bfloat16):
-            hidden = self.model.model(batch.ids[:, :-1].to(self.device), use_cache=False)[0]
-            logits = self.model.lm_head(hidden[wanted])
+        logits = self._logits(batch)
         return losses(logits.float(), batch.good(logits.shape[-1]).to(self.device))
+
+    def _logits(self, batch: Batch) -> torch.Tensor:
+        """For the pieces to learn: (n, vocabulary)."""
+        where = [one.to(self.device) for one in batch.places]
+        with torch.autocast(self.device, torch.bfloat16):
+            hidden = attention.hidden_states(self.model, batch.ids.to(self.device), where)
+            return self.model.lm_head(hidden[(batch.labels != IGNORED).to(self.device)])
 
     @torch.no_grad()
     def test(self) -> dict[str, float]:
-        """Shares of the held-out snapshots where all that follows the choice is right to the
-        last piece (line), and where the choice is a good one (choice)."""
+        """Shares of the held-out steps where all that follows the choice is right to the last
+        piece (line), and where the choice is a good one (choice)."""
         lines, choices = [], []
-        for first in range(0, len(self.held_out), 32):
-            some = self.held_out[first : first + 32]
-            batch = self.encoder.batch(some)
-            with torch.autocast(self.device, torch.bfloat16):
-                logits = self.model(batch.ids.to(self.device), use_cache=False).logits
-            best = logits.argmax(-1).cpu()
-            for row, snapshot in enumerate(some):
-                chosen, end = snapshot.chosen, len(snapshot.view)
-                said = [self.encoder.pieces.get(int(token)) for token in best[row]]
-                good = [said[i - 1] in snapshot.good_at(i) for i in range(chosen, end)]
-                lines.append(all(good[1:]))
-                if snapshot.learn[chosen]:
-                    choices.append(good[0])
+        for play in self.held_out:
+            said = iter(self._logits(self.encoder.batch([play])).argmax(-1).tolist())
+            computed = {forward.segment: forward.last for forward in play.forwards}
+            for segment, last in sorted(computed.items()):
+                right = {
+                    index: self.encoder.pieces.get(next(said)) in play.good_at(segment, index)
+                    for index, learn in enumerate(play.learn[segment][: last + 1])
+                    if learn
+                }
+                chosen = play.chosen.get(segment, last + 1)
+                if chosen <= last:
+                    choices.append(right[chosen])
+                if last + 1 == len(play.segments[segment]) > chosen:
+                    lines.append(all(good for index, good in right.items() if index > chosen))
         return {"line": sum(lines) / len(lines), "choice": sum(choices) / len(choices)}
 
     def export(self) -> Path:

@@ -116,10 +116,13 @@ def demo(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            show_default="SmolLM2-135M-Instruct",
+            show_default="the worklist model",
             help="Model for the server that the demo starts.",
         ),
     ] = None,
+    smollm2: Annotated[
+        bool, typer.Option("--smollm2", help="Talk with SmolLM2-135M-Instruct instead.")
+    ] = False,
     problem: Annotated[
         str | None,
         typer.Option(metavar="TEXT", show_default="a built-in one", help="The problem."),
@@ -137,13 +140,15 @@ def demo(
 ) -> None:
     """Watch Alice and Bob work together.
 
-    Uses a running server, or prepares the demo model, starts a server and stops it in the
-    end. Takes a minute or two, and longer on a busy machine. The demo model is tiny: it
-    shows the workers reading each other, not good mathematics.
+    Uses a running server, or starts one and stops it in the end; takes about a minute. The
+    worklist model has 2 million parameters and knows one thing: to work through a list of
+    sums with others. The workers share the list out by themselves, by reading each other's
+    unfinished lines. --smollm2 has two chat with a model of 135 million parameters, which
+    shows the mechanism and no cleverness.
     """
     from hogwild_sgl.cli.demo import Request, run
 
-    run(Request(url, model, problem, workers, budget, seed))
+    run(Request(url, model, smollm2, problem, workers, budget, seed))
 
 
 @app.command(

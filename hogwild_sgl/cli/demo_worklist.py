@@ -66,7 +66,7 @@ def _task(request: Request) -> Task:
     except ValueError as error:
         raise Problem(
             f"The worklist model takes a list of sums: {error}.",
-            "Give such a list, or leave --model away for a question in words.",
+            "Give such a list, or a question in words with --smollm2.",
         ) from error
 
 

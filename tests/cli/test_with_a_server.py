@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,6 +112,22 @@ def test_demo_starts_a_server_shows_both_workers_and_stops_it(tiny_model):
         assert "Alice" in output and "Bob" in output
         assert "forward passes" in output
         assert hogwild.left_over() == []
+
+
+def test_the_demo_without_options_shares_out_a_list_of_sums_and_gets_it_right():
+    url = f"http://127.0.0.1:{choose_port()}"
+    with Hogwild("demo", "--url", url, "--workers", "3") as hogwild:
+        hogwild.read_until("Sums: ")
+        assert hogwild.finish() == 0, "".join(hogwild.lines)
+        assert hogwild.left_over() == []
+    starts = ("Alice, Bob and Carol ", "Alice alone ")
+    (together,), (alone,) = (
+        [line for line in hogwild.lines if line.startswith(start)] for start in starts
+    )
+    for row in (together, alone):
+        assert row.split()[-5:] == ["12", "of", "12", "0", "right"]
+    passes = [int(re.search(r" (\d+) +12 of 12", row)[1]) for row in (together, alone)]
+    assert 2 * passes[0] < passes[1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bench.worklist import arms, run, train
-from bench.worklist.examples import IGNORED, Encoder, batches, lists, snapshots
+from bench.worklist.examples import IGNORED, Encoder, batches, lists, teams
 from bench.worklist.model import LOOK_BACK, new_model
 from bench.worklist.train import Setting, Training
 from hogwild_sgl.transcript import load_results
@@ -50,41 +48,47 @@ def test_before_any_training_the_model_finds_again_what_followed_a_word():
     for some in itertools.islice(source, 6):
         batch = encoder.batch([some])
         with torch.no_grad():
-            best = model(batch.ids, use_cache=False).logits[0].argmax(-1)
-        wanted = batch.labels[0, 1:] != IGNORED
-        right += int((best[:-1] == batch.labels[0, 1:])[wanted].sum())
+            best = model(batch.ids[None], use_cache=False).logits[0].argmax(-1)
+        wanted = batch.labels != IGNORED
+        right += int((best == batch.labels)[wanted].sum())
         total += int(wanted.sum())
     # By chance it would be one in 500.
     assert right > 0.1 * total
 
 
-def test_a_batch_holds_about_as_many_tokens_as_asked_for_and_pads_nothing_to_be_learned():
+def test_a_batch_holds_about_as_many_pieces_as_asked_for_each_with_the_next_one_as_its_label():
     encoder = Encoder()
-    source = batches(snapshots(random.Random(0), Split.TRAIN, 8), encoder, 1500)
+    source = batches(teams(random.Random(0), Split.TRAIN, 8), encoder, 1500)
     for _ in range(5):
         batch = next(source)
-        assert batch.ids.numel() <= 1500
-        learned = batch.labels != IGNORED
-        assert learned.any(1).all()
-        assert (batch.ids[learned] == batch.labels[learned]).all()
+        assert len(batch.ids) == len(batch.labels) == sum(map(len, batch.places)) <= 1500
+        following = batch.ids.roll(-1)
+        first = torch.cat([places.positions for places in batch.places]) == 0
+        inside = (batch.labels != IGNORED) & ~first.roll(-1)
+        assert (batch.labels[inside] == following[inside]).all()
+        # Behind the last computed piece of a segment comes a break, or a step was cut off.
+        last = (batch.labels != IGNORED) & first.roll(-1)
+        assert encoder.ids[words.BREAK] in batch.labels[last]
 
 
-def test_there_is_more_to_learn_of_how_a_list_ends_when_asked_for():
-    def late(endings: bool) -> int:
-        some = snapshots(random.Random(0), Split.TRAIN, 12, endings)
-        chosen = [s.view[s.chosen] for s in itertools.islice(some, 300)]
-        return chosen.count(words.ALL_DONE) + chosen.count(words.WAITING)
-
-    assert late(endings=True) > 1.5 * late(endings=False)
+def test_what_is_rarely_to_be_decided_weighs_more():
+    encoder = Encoder()
+    some = next(p for p in teams(random.Random(0), Split.TRAIN, 6) if len(p.rare) > 2)
+    batch = encoder.batch([some])
+    heavy = batch.weights > 1
+    assert int(heavy.sum()) == len(some.rare)
+    rare = sorted(encoder.ids[some.segments[segment][index]] for segment, index in some.rare)
+    assert sorted(batch.labels[heavy].tolist()) == rare
 
 
 def test_lists_name_each_item_once_in_every_repeat():
     some = next(lists(random.Random(0), 9, repeats=2, names=True))
-    start = some.view.index(words.PREAMBLE)
-    names = [piece for piece in some.view if piece.strip() in words.ITEM_NAMES]
-    count = sum(piece.strip() in words.ITEM_NAMES for piece in some.view[:start])
+    (pieces,), (learn,) = some.segments, some.learn
+    start = pieces.index(words.PREAMBLE)
+    names = [piece for piece in pieces if piece.strip() in words.ITEM_NAMES]
+    count = sum(piece.strip() in words.ITEM_NAMES for piece in pieces[:start])
     assert sorted(names[count : 2 * count]) == sorted(names[2 * count :]) == sorted(names[:count])
-    assert not any(some.learn[: start + 1])
+    assert not any(learn[: start + 1])
 
 
 def test_training_goes_on_from_its_checkpoint(tmp_path):
@@ -122,9 +126,9 @@ def test_where_several_names_are_as_good_all_of_them_are_right():
     for row in (good[0], good[7]):
         assert set(row.nonzero().flatten().tolist()) == names
     # Of the rest one piece each is right: numbers, the name that is left, the end.
-    rest = [i for i, wanted in enumerate(some.learn) if wanted][1:]
+    rest = [i for i, wanted in enumerate(some.learn[0]) if wanted][1:]
     assert good[1:7].nonzero().tolist() == [
-        [row, encoder.ids[some.view[i]]] for row, i in enumerate(rest)
+        [row, encoder.ids[some.segments[0][i]]] for row, i in enumerate(rest)
     ]
 
 
@@ -149,18 +153,6 @@ def test_each_good_piece_is_to_be_likelier_than_all_bad_ones_and_as_likely_as_th
         torch.nn.functional.cross_entropy(logits, labels, reduction="none"),
         atol=1e-5,
     )
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 9999))
-def test_what_is_as_good_as_a_choice_in_the_history_has_not_been_named_before(seed):
-    for some in itertools.islice(snapshots(random.Random(seed), Split.TRAIN, 8, True), 12):
-        start = some.view.index(words.PREAMBLE)
-        all_names = {p for p in some.view[:start] if p.strip() in words.ITEM_NAMES}
-        for index, good in some.choices.items():
-            assert some.learn[index] or index == some.chosen
-            if index < some.chosen:
-                assert good == all_names - set(some.view[start:index])
 
 
 def test_a_model_is_known_by_its_mark(untrained, tmp_path):

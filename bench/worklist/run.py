@@ -34,6 +34,7 @@ from bench.worklist.figures import figures
 from bench.worklist.report import plots, table
 from bench.worklist.scores import ArmScores, Transcripts
 from hogwild_sgl.dsl.endpoint import Endpoint
+from hogwild_sgl.errors import ServerGone
 from hogwild_sgl.server_process import ServerProcess
 from hogwild_sgl.transcript import Result
 from hogwild_sgl.worklist import is_worklist_model, model_dir
@@ -42,6 +43,7 @@ from programs.worklist import PROGRAM
 from runtime_patch.planted_bug import BLIND, ENV
 
 TASKS, REACH_TASKS = 100, 40
+MAX_FAILED = 5  # tasks, until the rest is given up
 SERVER = ["--max-total-tokens", "60000", "--skip-server-warmup"]
 
 console = Console(stderr=True)
@@ -120,17 +122,27 @@ def _play(
             ): (arm, n)
             for arm, n in missing
         }
+        failed = 0
         try:
             for job in as_completed(jobs):
                 arm, number = jobs[job]
-                result = job.result()
+                try:
+                    result = job.result()
+                except ServerGone as error:
+                    failed += 1
+                    console.print(f"{arm.name}, task {number}: {error}", style="red")
+                    if failed == MAX_FAILED:
+                        raise
+                    continue
                 transcripts.add(arm, result)
                 done[arm][number] = result
                 bar.update(shown, advance=1, description=arm.name)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-        console.print(f"{len(missing)} tasks in {time.monotonic() - began:.0f} s")
+        console.print(f"{len(missing) - failed} tasks in {time.monotonic() - began:.0f} s")
+    if failed:
+        raise SystemExit(f"{failed} tasks failed: start again to play them.")
 
 
 if __name__ == "__main__":

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
+from bench.worklist import run
 from bench.worklist.arms import Arm, every_arm, reach_arms
 from bench.worklist.figures import figures
 from bench.worklist.report import plots, table
 from bench.worklist.scores import ArmScores, Transcripts, ratio
 from hogwild_sgl.commands import FinishedStep
+from hogwild_sgl.errors import ServerGone
 from hogwild_sgl.transcript import Result, Step
 from hogwild_sgl.worklist import words
 from hogwild_sgl.worklist.format import FORMATTING, last_line
 from hogwild_sgl.worklist.score import score
 from hogwild_sgl.worklist.task import Item, Task
+from programs.settings import Settings
 
 FOX, OWL = Item("fox", 27, 58), Item("owl", 12, 31)
 TASK = Task((FOX, OWL))
@@ -149,6 +155,39 @@ def test_an_arm_that_makes_no_sense_is_refused():
             Arm(**wrong)
     with pytest.raises(ValueError, match="only the combined layout"):
         Arm(2, "interleaved", blind=True)
+
+
+def test_a_task_that_fails_is_played_when_the_experiment_is_started_again(
+    tmp_path, monkeypatch, capsys
+):
+    arm, silent = Arm(2), {1}
+
+    def solve(problem: str, settings: Settings, backend: object) -> Result:
+        if settings.seed in silent:
+            raise ServerGone("The server has been silent.", "Is it stuck?")
+        return result(step(0, 0, TASK.final(), 9), seed=settings.seed)
+
+    monkeypatch.setattr(run, "PROGRAM", SimpleNamespace(solve=solve))
+    monkeypatch.setattr(run, "ServerProcess", lambda *_: nullcontext(SimpleNamespace(url="")))
+    monkeypatch.setattr(run, "Endpoint", nullcontext)
+    transcripts, done = Transcripts(tmp_path), {arm: {}}
+
+    def play(*numbers: int) -> None:
+        run._play([(arm, n) for n in numbers], tmp_path, transcripts, done, 2, total=3)
+
+    with pytest.raises(SystemExit, match="1 tasks failed: start again"):
+        play(0, 1, 2)
+    assert sorted(transcripts.done(arm)) == [0, 2]
+    assert "2w-combined-16items-t0.7, task 1: The server has been silent." in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    silent.clear()
+    play(1)
+    assert sorted(transcripts.done(arm)) == [0, 1, 2]
+    # One that is gone is not asked for everything.
+    silent.update(range(100))
+    with pytest.raises(ServerGone):
+        play(*range(3, 100))
 
 
 def made_up(arm: Arm, passes: int, repeats: int = 0) -> ArmScores:

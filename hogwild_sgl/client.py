@@ -55,10 +55,15 @@ class Client:
         self.timeout = timeout
         self._http = httpx.Client(
             base_url=self.url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers={
+                # One thread may close an idle connection that another has just been given, and
+                # its request would hang until the timeout (httpcore issue 1110). So none idle.
+                "Connection": "close",
+                **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            },
             timeout=httpx.Timeout(timeout, connect=min(timeout, 10.0), pool=None),
             # Each live step is a connection; a limit would queue workers behind each other.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            limits=httpx.Limits(max_connections=None),
             trust_env=False,
         )
 

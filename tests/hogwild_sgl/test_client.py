@@ -51,6 +51,14 @@ def wait_for(condition) -> None:
         time.sleep(0.005)
 
 
+def test_no_connection_is_left_idle_for_another_thread_to_close(server, client):
+    with open_team(client) as team:
+        team.step("Bob", "**Bob [1]:** ", GREEDY)
+        list(team.stream_step("Alice", "**Alice [1]:** ", GREEDY))
+        assert len(server.requests) >= 3
+        wait_for(lambda: not server.sockets)
+
+
 def test_a_team_is_opened_written_to_and_closed(server, client):
     with open_team(client, seed=5, layout="interleaved") as team:
         assert team.info.workers == ("Alice", "Bob")

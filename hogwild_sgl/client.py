@@ -380,7 +380,7 @@ def _events(response: httpx.Response) -> Iterator[dict[str, Any]]:
         if not line.startswith("data:"):
             continue  # blank lines between events, and comments that keep a line alive
         data = line[5:].strip()
-        if data != "[DONE]":  # read on to the end, so that the connection can be used again
+        if data != "[DONE]":  # read on until the server ends the stream
             yield json.loads(data)
 
 

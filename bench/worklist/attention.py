@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 from transformers.modeling_utils import AttentionInterface
 
-from bench.worklist.simulate import Forward
+from bench.worklist.simulate import Play
 
 NAME = "worklist"
 _CHUNK = 24  # keys; a step with its header is as long
@@ -53,9 +53,9 @@ class Places:
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
-def places(forwards: Sequence[Forward]) -> Places:
+def places(play: Play) -> Places:
     """The pieces lie segment by segment, as far as they were computed."""
-    length = {forward.segment: forward.last for forward in forwards}
+    length = play.computed
     first, chunks, keys, parts, total = {}, {}, [], [], 0
     for segment in sorted(length):
         first[segment], begin = total, len(keys)
@@ -68,7 +68,7 @@ def places(forwards: Sequence[Forward]) -> Places:
     # Of a chunk's segment a query sees so many pieces, counted from the segment's beginning.
     visible = np.zeros((total, len(keys)), dtype=np.int64)
     shift = np.zeros((total, len(keys)), dtype=np.int64)
-    for forward in forwards:
+    for forward in play.forwards:
         begin = first[forward.segment]
         rows = slice(begin + forward.first, begin + forward.last)
         start = 0

@@ -117,10 +117,9 @@ class Encoder:
     def batch(self, some: Sequence[Play]) -> Batch:
         ids, labels, choices, weights = [], [], {}, []
         for play in some:
-            computed = {forward.segment: forward.last for forward in play.forwards}
-            for segment in sorted(computed):
+            for segment, last in sorted(play.computed.items()):
                 pieces, marks = play.segments[segment], play.learn[segment]
-                for index in range(computed[segment]):
+                for index in range(last):
                     label, following = IGNORED, index + 1
                     if following < len(pieces) and marks[following]:
                         label = self.ids[pieces[following]]
@@ -130,7 +129,7 @@ class Encoder:
                     ids.append(self.ids[pieces[index]])
                     labels.append(label)
                     weights.append(_RARE if (segment, following) in play.rare else 1.0)
-        where = [places(play.forwards) for play in some]
+        where = [places(play) for play in some]
         return Batch(torch.tensor(ids), torch.tensor(labels), choices, torch.tensor(weights), where)
 
 
@@ -138,7 +137,7 @@ def batches(source: Iterator[Play], encoder: Encoder, tokens: int) -> Iterator[B
     """Endless batches of about ``tokens`` computed pieces."""
     some, total = [], 0
     for play in source:
-        size = sum(forward.last - forward.first for forward in play.forwards)
+        size = sum(play.computed.values())
         if some and total + size > tokens:
             yield encoder.batch(some)
             some, total = [], 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hogwild_sgl.worklist import words
 from hogwild_sgl.worklist.task import Task
@@ -31,11 +32,11 @@ class Step:
     wrote. computed: how many pieces have been through a forward. chosen: the index of the piece
     that names the item, or that says what else it does; None until it is decided. good: what
     could have been chosen. awaited: whom it could wait for, if it waits. item: the name of the
-    item that it works on. yielded: left to another worker after all.
+    item that it works on. contested: somebody named an item in the same forward. yielded: left
+    to another worker after all.
     """
 
     worker: int
-    number: int
     segment: int
     pieces: list[str]
     start: int
@@ -115,6 +116,11 @@ class Play:
         for (segment, index), good in self.choices.items():
             if self.segments[segment][index] not in good:
                 raise ValueError(f"{self.segments[segment][index]!r} is not a good choice")
+
+    @cached_property
+    def computed(self) -> dict[int, int]:
+        """How many pieces of each segment have been through a forward, by segment."""
+        return {forward.segment: forward.last for forward in self.forwards}
 
     def good_at(self, segment: int, index: int) -> frozenset[str]:
         """The pieces that would be right there."""
@@ -200,7 +206,7 @@ class Collaboration:
             pieces = [*fed, answer, ","]
         pause = self.rng.randint(0, self.max_pause)
         segment = len(self._before) + len(self.steps)
-        step = Step(worker, number, segment, pieces, len(fed), len(fed), pause)
+        step = Step(worker, segment, pieces, len(fed), len(fed), pause)
         self.live[worker] = step
         self.steps.append(step)
 
@@ -230,19 +236,12 @@ class Collaboration:
             return
         seen = self._seen(step.worker)
         step.contested = any(other.names_item and other.shown == other.chosen + 1 for other in seen)
-        rival = self._rival(step)
+        rivals = [s for s in seen if s.item == step.item and s.names_item and not s.finished]
+        rival = min(rivals, key=lambda other: other.worker, default=None)
         if rival is not None and rival.worker < step.worker:
             name = self.names[rival.worker]
             step.pieces[step.chosen + 1 :] = [words.IS_WITH, f" {name}", "."]
             step.yielded = True
-
-    def _rival(self, step: Step) -> Step | None:
-        rivals = [
-            other
-            for other in self._seen(step.worker)
-            if other.item == step.item and other.names_item and not other.finished
-        ]
-        return min(rivals, key=lambda other: other.worker, default=None)
 
     def _repeated(self, worker: int) -> bool:
         """Whether the worker's last item is also somebody else's, as far as it sees."""

@@ -169,8 +169,7 @@ class Training:
         lines, choices = [], []
         for play in self.held_out:
             said = iter(self._logits(self.encoder.batch([play])).argmax(-1).tolist())
-            computed = {forward.segment: forward.last for forward in play.forwards}
-            for segment, last in sorted(computed.items()):
+            for segment, last in sorted(play.computed.items()):
                 right = {
                     index: self.encoder.pieces.get(next(said)) in play.good_at(segment, index)
                     for index, learn in enumerate(play.learn[segment][: last + 1])

@@ -141,7 +141,7 @@ def demo(
     """Watch Alice and Bob work together.
 
     Uses a running server, or starts one and stops it in the end; takes about a minute. The
-    worklist model has 2 million parameters and knows one thing: to work through a list of
+    worklist model has 2.5 million parameters and knows one thing: to work through a list of
     sums with others. The workers share the list out by themselves, by reading each other's
     unfinished lines. --smollm2 has two chat with a model of 135 million parameters, which
     shows the mechanism and no cleverness.

@@ -120,7 +120,7 @@ def test_a_play_at_once_is_what_its_forwards_compute_one_after_the_other(
 def test_a_worker_by_itself_computes_a_plain_text(model):
     some = play(3, 9, 1, "independent")
     at_once = computed_at_once(model, [some])
-    computed = {forward.segment: forward.last for forward in some.forwards}
+    computed = some.computed
     encoder, text, rows, row = Encoder(), [], [], 0
     for segment in sorted(computed):
         own = some.segments[segment][: computed[segment]]
@@ -164,6 +164,5 @@ def test_a_finished_step_keeps_what_its_writer_saw(model):
     with torch.no_grad():
         plain = model.model(torch.tensor([view]), use_cache=False)[0][0, -1]
     at_once = computed_at_once(model, [some])
-    computed = {forward.segment: forward.last for forward in some.forwards}
-    row = sum(computed[s] for s in sorted(computed) if s <= last.segment) - 1
+    row = sum(n for segment, n in some.computed.items() if segment <= last.segment) - 1
     assert (at_once[row] - plain).abs().max() > 1e-3

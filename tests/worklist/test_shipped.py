@@ -57,7 +57,7 @@ def as_computed(result: Result, layout: str) -> Play:
         # The break in front of a step is fed with it, or carried over from the last one.
         fed = split.tokenize("\n\n" + step.fed.removeprefix("\n\n"))
         pieces = [*fed, *split.tokenize(step.text.removesuffix("\n\n"))]
-        own = Step(step.worker, step.number, segment, pieces, len(fed), len(fed), 0)
+        own = Step(step.worker, segment, pieces, len(fed), len(fed), 0)
         when[segment] = (step.start_pass, step.end_pass, own)
         team.steps.append(own)
     until = min(step.start_pass for step in steps if words.ALL_DONE in step.text) + 1

@@ -10,16 +10,16 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Client": "hogwild_sgl.client",
-    "Endpoint": "hogwild_sgl.dsl.endpoint",
-    "Formatting": "hogwild_sgl.formatting",
+    "Client": "hogwild_sgl.client.client",
+    "Endpoint": "hogwild_sgl.lang.endpoint",
+    "Formatting": "hogwild_sgl.prompts.formatting",
     "Result": "hogwild_sgl.transcript",
-    "Team": "hogwild_sgl.dsl.team",
+    "Team": "hogwild_sgl.lang.team",
     "append_result": "hogwild_sgl.transcript",
-    "boxed_answer": "hogwild_sgl.stops",
-    "code_answer": "hogwild_sgl.stops",
-    "fork": "hogwild_sgl.dsl.team",
-    "load_formatting": "hogwild_sgl.formatting",
+    "boxed_answer": "hogwild_sgl.driver.stops",
+    "code_answer": "hogwild_sgl.driver.stops",
+    "fork": "hogwild_sgl.lang.team",
+    "load_formatting": "hogwild_sgl.prompts.formatting",
     "load_results": "hogwild_sgl.transcript",
 }
 __all__ = sorted([*_HOME, "prompts"])

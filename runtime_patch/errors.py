@@ -15,3 +15,7 @@ class ServiceError(Exception):
 
     def body(self) -> dict:
         return {"error": {"message": str(self), "type": self.kind, "status": self.status}}
+
+
+class KernelUnavailable(RuntimeError):
+    """The kernel cannot run here; the message says why and what to do about it."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sglang.srt.managers.io_struct import BaseReq, hook_custom_types
 
-from runtime_patch.teams import Kind
+from runtime_patch.scheduler.team import Kind
 
 
 class Purpose(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,4 +16,4 @@ def activate() -> str | None:
 
     if torch.cuda.is_available() or torch.xpu.is_available() or torch.mps.is_available():
         return None
-    return "runtime_patch.cpu_platform.CpuPlatform"
+    return "runtime_patch.cpu.cpu_platform.CpuPlatform"

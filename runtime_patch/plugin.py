@@ -11,8 +11,9 @@ def load() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.mem_cache.registry import register_radix_cache_backend
 
-    from runtime_patch import messages, patches, planted_bug
-    from runtime_patch.settings import NAME, register_resolution
+    from runtime_patch import messages, patches
+    from runtime_patch.debug import fault_injection as planted_bug
+    from runtime_patch.server_args import NAME, register_resolution
 
     if NAME not in choices.ATTENTION_BACKEND_CHOICES:
         choices.add_attention_backend_choices([NAME])
@@ -24,7 +25,7 @@ def load() -> None:
         return HogwildAttentionBackend(runner)
 
     def make_tree(context):
-        from runtime_patch.tree import HogwildRadixCache
+        from runtime_patch.scheduler.radix_cache import HogwildRadixCache
 
         return HogwildRadixCache(context.params)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hogwild_sgl.server_process import ServerProcess
+from hogwild_sgl.launch.server_process import ServerProcess
 from tests.oracle.tiny_models import make_model
 
 # Exact arithmetic, one thread, a small pool, and SGLang's strictest memory checks.

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from hogwild_sgl.problem import Problem
-from hogwild_sgl.replay import TOLERANCE
+from runtime_patch.debug.replay import TOLERANCE
 
 DEFAULT_URL = "http://127.0.0.1:30000"
 
@@ -146,7 +146,7 @@ def demo(
     unfinished lines. --smollm2 has two chat with a model of 135 million parameters, which
     shows the mechanism and no cleverness.
     """
-    from hogwild_sgl.cli.demo import Request, run
+    from hogwild_sgl.cli.demo.command import Request, run
 
     run(Request(url, model, smollm2, problem, workers, budget, seed))
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hogwild_sgl.cli.console import out, show_problem
-from hogwild_sgl.client import Client
+from hogwild_sgl.client.client import Client
 from hogwild_sgl.errors import HogwildError, ServerGone
 from hogwild_sgl.problem import Problem
 

@@ -9,7 +9,7 @@ import typer
 
 from hogwild_sgl.cli.console import err, progress, show_problem
 from hogwild_sgl.problem import Problem
-from hogwild_sgl.replay import replay_case
+from runtime_patch.debug.replay import replay_case
 
 
 def run(paths: Sequence[Path], tolerance: float) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.text import Text
 
 from hogwild_sgl.cli.console import err, leaving_cleanly, progress, saying_stopped
+from hogwild_sgl.launch.server_process import ServerProcess
 from hogwild_sgl.problem import Problem
-from hogwild_sgl.server_process import ServerProcess
 
 # SGLang logs all its settings in one line of some 19 000 characters: four screens.
 _LINE = 1000

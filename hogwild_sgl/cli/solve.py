@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-import programs
+from hogwild_sgl import programs
 from hogwild_sgl.cli.console import err, progress, saying_stopped
 from hogwild_sgl.problem import Problem
 
@@ -19,7 +19,7 @@ def run(name: str, args: Sequence[str]) -> None:
         show(f"loading SGLang and the program {name}")
         # It is SGLang that takes seconds to import.
         program = programs.find(name)
-        from programs.cli import command
+        from hogwild_sgl.program.command import command
     if not args or "--help" in args:
         err.print(
             f"--program takes one of {', '.join(programs.NAMES)}. Below, {name}:",

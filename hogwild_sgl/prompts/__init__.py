@@ -3,7 +3,7 @@
     s += prompts.collaboration(problem, workers=("Alice", "Bob"))
 
 Small models are put off by long rules; for them write a short formatting of your own, see
-:func:`hogwild_sgl.formatting.load_formatting`.
+:func:`hogwild_sgl.prompts.formatting.load_formatting`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hogwild_sgl.formatting import (
+from hogwild_sgl.prompts.chinese import CHINESE
+from hogwild_sgl.prompts.english import ENGLISH
+from hogwild_sgl.prompts.formatting import (
     LANGUAGES,
     MAX_WORKERS,
     Formatting,
     check_workers,
     load_formatting,
 )
-from hogwild_sgl.prompts.chinese import CHINESE
-from hogwild_sgl.prompts.english import ENGLISH
 from hogwild_sgl.prompts.texts import TASKS, Texts
 
 if TYPE_CHECKING:

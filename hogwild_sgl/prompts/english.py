@@ -1,6 +1,6 @@
 """English prompt texts."""
 
-from hogwild_sgl.formatting import CHECK_TEXT
+from hogwild_sgl.prompts.formatting import CHECK_TEXT
 from hogwild_sgl.prompts.texts import Texts
 
 ENGLISH = Texts(

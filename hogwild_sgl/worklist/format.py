@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hogwild_sgl.commands import FinishedStep
-from hogwild_sgl.formatting import Formatting
+from hogwild_sgl.driver.commands import FinishedStep
 from hogwild_sgl.prompts import WORKER_NAMES
+from hogwild_sgl.prompts.formatting import Formatting
 from hogwild_sgl.worklist import words
 
 FORMATTING = Formatting(

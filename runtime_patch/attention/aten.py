@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from runtime_patch.attention.kernel import Kernel, KernelUnavailable, check_tensors
+from runtime_patch.attention.kernel import Kernel, check_tensors
 from runtime_patch.attention.merge import Merge
 from runtime_patch.attention.plan import Plan
 from runtime_patch.attention.rope import Rope, rotate
+from runtime_patch.errors import KernelUnavailable
 
 # Segments of up to so many keys and reads are padded and done together; larger ones are worth
 # a call each, and would take much memory together.

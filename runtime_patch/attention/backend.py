@@ -13,9 +13,9 @@ from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
 from runtime_patch.attention.kernel import choose
+from runtime_patch.attention.model_support import find_rope
 from runtime_patch.attention.plan import Plan, build_plan
 from runtime_patch.attention.views import Segment, View
-from runtime_patch.model_support import find_rope
 from runtime_patch.versions import require_tested_sglang
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
     from sglang.srt.model_executor.model_runner import ModelRunner
 
-    from runtime_patch.book import TeamBook
+    from runtime_patch.scheduler.team_manager import TeamBook
 
 logger = logging.getLogger(__name__)
 

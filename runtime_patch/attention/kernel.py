@@ -12,6 +12,7 @@ import torch
 
 from runtime_patch.attention.plan import Plan
 from runtime_patch.attention.rope import Rope
+from runtime_patch.errors import KernelUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -21,17 +22,13 @@ ENVIRONMENT = "HOGWILD_KERNEL"
 MODULES = {
     "reference": "runtime_patch.attention.reference",
     "aten": "runtime_patch.attention.aten",
-    "cpp": "runtime_patch.attention.cpp",
-    "triton": "runtime_patch.attention.triton_kernel",
-    "flashinfer": "runtime_patch.attention.flashinfer_kernel",
+    "cpp": "runtime_patch.attention.cpp.kernel",
+    "triton": "runtime_patch.attention.triton.kernel",
+    "flashinfer": "runtime_patch.attention.flashinfer.kernel",
 }
 
 # Best first, per device type.
 PREFERENCE = {"cpu": ("cpp", "aten"), "cuda": ("flashinfer", "triton")}
-
-
-class KernelUnavailable(RuntimeError):
-    """The kernel cannot run here; the message says why and what to do about it."""
 
 
 class Kernel(Protocol):

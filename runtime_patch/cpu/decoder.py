@@ -14,7 +14,7 @@ import torch
 from sglang.srt.model_executor.forward_context import get_attn_backend
 
 from runtime_patch.attention.backend import HogwildAttentionBackend
-from runtime_patch.attention.cpp import TYPES, Cpp
+from runtime_patch.attention.cpp.kernel import TYPES, Cpp
 from runtime_patch.cpu.families import head_norms, require_covered
 from runtime_patch.cpu.ops import MAX_ROWS, Ops
 from runtime_patch.cpu.structures import Decoder, Layer, Step

@@ -14,7 +14,7 @@ from sglang.srt.layers.radix_attention import RadixAttention
 from sglang.srt.models import llama, qwen2, qwen3
 from sglang.srt.runtime_context import get_lora, get_parallel
 
-from runtime_patch.attention.cpp import TYPES
+from runtime_patch.attention.cpp.kernel import TYPES
 from runtime_patch.cpu.modules import FewRowsLinearMethod
 
 # Decoder: its layers, attention and MLP. Subclasses may do something else.

@@ -6,9 +6,9 @@ import ctypes
 from ctypes import POINTER, c_double, c_int64, c_void_p
 from pathlib import Path
 
-from runtime_patch.attention import cpp
-from runtime_patch.attention.build import build
+from runtime_patch.attention.cpp import kernel as cpp
 from runtime_patch.cpu.structures import Decoder, Step
+from runtime_patch.native.build import build
 
 SOURCE = Path(__file__).parent / "csrc" / "ops.cpp"
 

@@ -11,7 +11,7 @@ from ctypes import byref
 
 import torch
 
-from runtime_patch.attention.cpp import TYPES
+from runtime_patch.attention.cpp.kernel import TYPES
 from runtime_patch.cpu.library import load
 from runtime_patch.cpu.structures import Decoder, Step
 

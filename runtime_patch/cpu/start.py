@@ -8,12 +8,12 @@ import os
 import torch
 from sglang.srt.runtime_context import get_exec
 
-from runtime_patch.attention.cpp import instruction_set
-from runtime_patch.attention.kernel import KernelUnavailable
+from runtime_patch.attention.cpp.kernel import instruction_set
 from runtime_patch.cpu.decoder import WholeDecoder
 from runtime_patch.cpu.families import NotCovered
 from runtime_patch.cpu.modules import speed_up
 from runtime_patch.cpu.ops import Ops
+from runtime_patch.errors import KernelUnavailable
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
 
-from runtime_patch.attention.cpp import Call
+from runtime_patch.attention.cpp.kernel import Call
 
 
 class Layer(Structure):

@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime_patch.patches.base import Patch
 from runtime_patch.patches.scheduler import SCHEDULER, book_of, pool_message
-from runtime_patch.step_request import StepReq
+from runtime_patch.scheduler.step_req import StepReq
 
 
 class AbortPatch(Patch):

@@ -28,7 +28,7 @@ class SeedPatch(Patch):
     def around(self, original: Callable, cls: type, batch: Any, vocab_size: int) -> Any:
         from sglang.srt.runtime_context import get_exec
 
-        from runtime_patch.settings import hogwild_is_on
+        from runtime_patch.server_args import hogwild_is_on
 
         info = original(cls, batch, vocab_size)
         seeded = info.sampling_seed is not None

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
-from runtime_patch.admission import TeamError, check_pool
-from runtime_patch.book import TeamBook
 from runtime_patch.messages import Purpose, TeamCommand, TeamEvent, TeamReply
 from runtime_patch.patches.base import Patch
 from runtime_patch.patches.batches import rejoin
-from runtime_patch.record import Recorder
-from runtime_patch.step_request import StepReq, refuse
-from runtime_patch.tree import HogwildRadixCache
+from runtime_patch.scheduler.admission import TeamError, check_pool
+from runtime_patch.scheduler.forward_log import Recorder
+from runtime_patch.scheduler.radix_cache import HogwildRadixCache
+from runtime_patch.scheduler.step_req import StepReq, refuse
+from runtime_patch.scheduler.team_manager import TeamBook
 
 logger = logging.getLogger(__name__)
 

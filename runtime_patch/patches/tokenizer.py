@@ -22,8 +22,8 @@ class TokenizerPatch(Patch):
     relies_on = ("self._result_dispatcher = TypeBasedDispatcher",)
 
     def around(self, original: Callable, manager: Any) -> None:
-        from runtime_patch.service import TeamService
-        from runtime_patch.settings import hogwild_is_on
+        from runtime_patch.server.service import TeamService
+        from runtime_patch.server_args import hogwild_is_on
 
         original(manager)
         if not hogwild_is_on():
@@ -33,6 +33,6 @@ class TokenizerPatch(Patch):
         manager._result_dispatcher._mapping[TeamEvent] = service.on_event
         http_server = sys.modules.get("sglang.srt.entrypoints.http_server")
         if http_server is not None:
-            from runtime_patch.routes import make_router
+            from runtime_patch.server.routes import make_router
 
             http_server.app.include_router(make_router(service))

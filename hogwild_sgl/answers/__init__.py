@@ -1,0 +1,1 @@
+"""Answers: found in generated text, spelt alike, and compared."""

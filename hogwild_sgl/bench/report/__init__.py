@@ -1,0 +1,1 @@
+"""From the records of a run to tables, plots and pages."""

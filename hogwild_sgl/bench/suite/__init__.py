@@ -1,0 +1,1 @@
+"""What a benchmark is, and its command line."""

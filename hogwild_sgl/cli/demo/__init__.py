@@ -1,0 +1,1 @@
+"""``hogwild demo``: a team at work, from nothing."""

@@ -1,0 +1,1 @@
+"""Servers as child processes, and the models that the demo serves."""

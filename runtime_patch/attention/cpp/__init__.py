@@ -1,0 +1,1 @@
+"""The plan in C++ on a CPU."""

@@ -1,0 +1,1 @@
+"""The plan through FlashInfer on a GPU."""

@@ -1,0 +1,1 @@
+"""The plan through Triton on a GPU."""

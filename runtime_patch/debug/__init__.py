@@ -1,0 +1,1 @@
+"""Tools beside the server: replaying traces, planting faults. Never on a request's way."""

@@ -1,0 +1,1 @@
+"""C++ that attention and the CPU operators share: headers, and how a source is built."""

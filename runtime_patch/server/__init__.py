@@ -1,0 +1,1 @@
+"""Teams in the server process: routes, requests, and what it knows of each team."""

@@ -1,0 +1,203 @@
+"""What the server process knows about a team: enough to answer for it and to feed its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from runtime_patch.errors import ServiceError
+from runtime_patch.scheduler.admission import NOT_BEGUN
+
+
+@dataclass
+class LiveStep:
+    """A request under way.
+
+    begun, ended: what the scheduler said when it first ran, and when it was over, the
+        latter as (kind, data) with kind published, read or dropped.
+    said: a text that is published without generating.
+    told: the listeners have all of its text; it comes on another way than the scheduler's
+        own words and may come later.
+    """
+
+    rid: str
+    worker: int | None
+    reader: bool
+    said: bool
+    number: int | None
+    fed: list[int]
+    ended: asyncio.Future
+    begun: asyncio.Future
+    output: list[int] = field(default_factory=list)
+    text: str = ""
+    told: bool = False
+
+
+@dataclass
+class WorkerState:
+    """A worker: its name, what it has published, and the token it carries.
+
+    carried: the last token it sampled, which has no KV yet and is fed first in its next
+        step; None at the start, after a text was said for it, and after an end token.
+    """
+
+    name: str
+    steps: int = 0
+    tokens: int = 0
+    carried: int | None = None
+    live: LiveStep | None = None
+    queued: LiveStep | None = None
+
+
+@dataclass
+class TeamMirror:
+    """One open (or just closed) team in the server process.
+
+    key: shown by the team's requests to the scheduler, see ``messages.Purpose``.
+    unnumbered: live requests that are not a worker's step: readers and outside voices.
+    steps: the published steps as a snapshot shows them.
+    outbox: events that wait for the text of a step, each with that step, and those behind.
+    """
+
+    name: str
+    layout: str
+    seed: int
+    workers: list[WorkerState]
+    dp_rank: int
+    prompt_tokens: int
+    header_tokens: dict[str, int]
+    context_length: int
+    idle_timeout: float | None
+    key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    unnumbered: dict[str, LiveStep] = field(default_factory=dict)
+    steps: list[dict] = field(default_factory=list)
+    opened: bool = False
+    closed: str | None = None
+    closing: bool = False
+    closed_event: asyncio.Event = field(default_factory=asyncio.Event)
+    last_used: float = field(default_factory=time.monotonic)
+    listeners: list[asyncio.Queue] = field(default_factory=list)
+    outbox: deque[tuple[LiveStep | None, dict]] = field(default_factory=deque)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.all_live())
+
+    def idle_since(self, now: float) -> bool:
+        """Has nobody used the team for its idle time?"""
+        if self.idle_timeout is None or not self.opened or self.busy or self.closing:
+            return False
+        return now - self.last_used > self.idle_timeout
+
+    def number_of(self, worker: int | str) -> int:
+        """A worker's number, from its number or name. 400 if there is none."""
+        names = [state.name for state in self.workers]
+        if isinstance(worker, str) and worker in names:
+            return names.index(worker)
+        if isinstance(worker, int) and 0 <= worker < len(names):
+            return worker
+        listed = ", ".join(f"{i} {name}" for i, name in enumerate(names))
+        raise ServiceError(f"no worker {worker!r} in this team; its workers are {listed}")
+
+    def who(self, live: LiveStep) -> dict[str, Any]:
+        name = None if live.worker is None else self.workers[live.worker].name
+        return {"worker": live.worker, "name": name, "number": live.number}
+
+    def publish(self, live: LiveStep, data: dict[str, Any], text: str) -> None:
+        """Note a published step, in the order in which the scheduler published."""
+        line = {
+            "index": data["index"],
+            **self.who(live),
+            "tokens": len(data["tokens"]),
+            "text": text,
+        }
+        self.steps.append(line)
+        if live.worker is not None:
+            state = self.workers[live.worker]
+            state.steps += 1
+            state.tokens += len(data["tokens"])
+            state.carried = data["carried"]
+        self.tell({"type": "said" if live.said else "published", **line}, after=live)
+
+    def begin(self, live: LiveStep, after_live: bool = False, number: int | None = None) -> None:
+        """Take the worker for a step, or answer 409 if it has a live one.
+
+        after_live: with a live one, take the place behind it. number: answer 409 unless it
+        is the number that the step has then."""
+        if live.reader or live.worker is None:
+            self.unnumbered[live.rid] = live
+            return
+        state = self.workers[live.worker]
+        found = state.steps + (1 if state.live is None else 2)
+        if number not in (None, found):
+            raise ServiceError(
+                f"this would be step {found} of {state.name}, not {number}: what it was to follow "
+                "has been dropped, or somebody else writes for that worker",
+                HTTPStatus.CONFLICT,
+                NOT_BEGUN,
+            )
+        if state.live is None:
+            state.live = live
+        elif not after_live:
+            raise ServiceError(
+                f"{state.name} already has a live step; wait for it, abort it, or send this one "
+                'with "after_live": true',
+                HTTPStatus.CONFLICT,
+                "live_step",
+            )
+        elif state.queued is not None:
+            raise ServiceError(
+                f"{state.name} already has a step waiting behind its live one",
+                HTTPStatus.CONFLICT,
+                "queued_step",
+            )
+        else:
+            state.queued = live
+            live.number += 1
+
+    def end(self, live: LiveStep) -> None:
+        self.unnumbered.pop(live.rid, None)
+        for state in self.workers:
+            if state.queued is live:
+                state.queued = None
+            if state.live is live:
+                state.live, state.queued = state.queued, None
+
+    def all_live(self) -> list[LiveStep]:
+        steps = [step for w in self.workers for step in (w.live, w.queued) if step]
+        return [*self.unnumbered.values(), *steps]
+
+    def live_by_rid(self, rid: str) -> LiveStep | None:
+        return next((live for live in self.all_live() if live.rid == rid), None)
+
+    def tell(self, event: dict[str, Any], after: LiveStep | None = None) -> None:
+        """Hand an event to everybody who listens, in order, and behind a step's whole text."""
+        self.outbox.append((after, event))
+        self.flush()
+
+    def tell_text(self, live: LiveStep, text: str) -> None:
+        self._hand_out({"type": "text", "text": text, **self.who(live)})
+
+    def flush(self, everything: bool = False) -> None:
+        """Hand out the events that need not wait any more."""
+        while self.outbox:
+            step, event = self.outbox[0]
+            if not (everything or step is None or step.told or step.said):
+                return
+            self.outbox.popleft()
+            self._hand_out(event)
+
+    def _hand_out(self, event: dict[str, Any]) -> None:
+        for queue in self.listeners:
+            queue.put_nowait(event)
+
+    def require_open(self) -> None:
+        if self.closed:
+            raise ServiceError(
+                f"team {self.name} is closed ({self.closed})", HTTPStatus.GONE, "team_closed"
+            )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hogwild_sgl.problem import Problem
-
 PATCH_REMEDY = (
     "Start the server with `hogwild serve MODEL`, or install hogwild-sgl where the server "
     "runs and add `--attention-backend hogwild --radix-cache-backend hogwild`; "
@@ -13,7 +11,20 @@ PATCH_REMEDY = (
 )
 
 
-class HogwildError(Problem):
+class UserError(Exception):
+    """What went wrong, and what to do about it.
+
+    The command line prints both and exits with status 1; a Python caller sees them in
+    ``str(error)``.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(f"{message}\n{remedy}" if remedy else message)
+        self.message = message
+        self.remedy = remedy
+
+
+class HogwildError(UserError):
     """The server refused or failed a request.
 
     status: HTTP status code, None where no reply came. type: the server's word for it.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild_sgl.bench.run.grid import Job, Program
 from hogwild_sgl.bench.run.servers import api_key
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.transcript import Result
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _program(variant: Variant, endpoints: Endpoints) -> Program:
 def choose(names: Sequence[str], known: Mapping[str, Program], hints: bool) -> list[Program]:
     """The programs of these names, each once; ``all`` for every one that can run.
 
-    `Problem` for an unknown name, or for ``hint`` without a hint.
+    `UserError` for an unknown name, or for ``hint`` without a hint.
     """
     wanted = [
         name
@@ -138,11 +138,11 @@ def choose(names: Sequence[str], known: Mapping[str, Program], hints: bool) -> l
     ]
     unknown = sorted(set(wanted) - set(known))
     if unknown:
-        raise Problem(
+        raise UserError(
             f"There is no program {', '.join(unknown)}.", f"There are {', '.join(known)}."
         )
     if "hint" in wanted and not hints:
-        raise Problem("The program `hint` needs a hint.", 'Give --hint "200:Try small cases."')
+        raise UserError("The program `hint` needs a hint.", 'Give --hint "200:Try small cases."')
     return [known[name] for name in dict.fromkeys(wanted)]
 
 

@@ -12,7 +12,7 @@ from hogwild_sgl.answers.extract import equal, extract_answers, gsm8k_gold, spli
 from hogwild_sgl.bench.suite.command import benchmark
 from hogwild_sgl.bench.suite.data import Example, HubSource, Row, column, row_ids
 from hogwild_sgl.bench.suite.task import Given, Score, Task
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 QUESTIONS = 5
 
@@ -35,7 +35,7 @@ def problem_text(questions: Sequence[str]) -> str:
 def examples(rows: Sequence[Row]) -> list[Example]:
     """Columns ``question`` and ``answer`` (the number after ``####``)."""
     if len(rows) < QUESTIONS:
-        raise Problem(
+        raise UserError(
             f"GSM8K x{QUESTIONS} needs at least {QUESTIONS} rows, got {len(rows)}", "Add rows."
         )
     ids, made = row_ids(rows), []
@@ -44,7 +44,7 @@ def examples(rows: Sequence[Row]) -> list[Example]:
         try:
             gold = [gsm8k_gold(str(column(rows[i], ("answer",), f"row {ids[i]}"))) for i in group]
         except ValueError as error:
-            raise Problem(f"Rows {start + 1} to {start + QUESTIONS}: {error}") from error
+            raise UserError(f"Rows {start + 1} to {start + QUESTIONS}: {error}") from error
         questions = [str(column(rows[i], ("question",), f"row {ids[i]}")) for i in group]
         name = f"{ids[start]}..{ids[group[-1]]}"
         made.append(Example(name, problem_text(questions), gold))

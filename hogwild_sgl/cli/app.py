@@ -13,22 +13,22 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from runtime_patch.debug.replay import TOLERANCE
 
 DEFAULT_URL = "http://127.0.0.1:30000"
 
 
 class _Group(TyperGroup):
-    """Shows a Problem as a message instead of a traceback."""
+    """Shows a UserError as a message instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        from hogwild_sgl.cli.console import show_problem
+        from hogwild_sgl.cli.console import show_error
 
         try:
             return super().invoke(ctx)
-        except Problem as problem:
-            show_problem(problem)
+        except UserError as problem:
+            show_error(problem)
             raise typer.Exit(1) from problem
 
 

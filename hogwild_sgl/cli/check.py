@@ -12,10 +12,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from hogwild_sgl.cli.console import out, show_problem
+from hogwild_sgl.cli.console import out, show_error
 from hogwild_sgl.client.client import Client
-from hogwild_sgl.errors import HogwildError, ServerGone
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import HogwildError, ServerGone, UserError
 
 _TIMEOUT = 30.0
 
@@ -87,7 +86,7 @@ def run(url: str, *, as_json: bool = False) -> None:
     else:
         out.print(_table(findings))
         if findings.trouble:
-            show_problem(Problem(findings.trouble, findings.remedy))
+            show_error(UserError(findings.trouble, findings.remedy))
     if not findings.healthy:
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 STOPPED = 130  # as a shell reports Ctrl-C
 
@@ -22,7 +22,7 @@ out = Console()
 err = Console(stderr=True)
 
 
-def show_problem(problem: Problem) -> None:
+def show_error(problem: UserError) -> None:
     """What went wrong in red, and below it what to do."""
     err.print(f"[bold red]Error:[/] {escape(problem.message)}", highlight=False, soft_wrap=True)
     if problem.remedy:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from hogwild_sgl.cli.console import err, progress, show_problem
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.cli.console import err, progress, show_error
+from hogwild_sgl.errors import UserError
 from runtime_patch.debug.replay import replay_case
 
 
@@ -16,7 +16,7 @@ def run(paths: Sequence[Path], tolerance: float) -> None:
     """One line on stdout per case, as soon as it is known; everything else on stderr."""
     cases = [case for path in paths for case in _cases_in(path)]
     if not cases:
-        raise Problem("No case was given.", "A case is a folder with trace.json in it.")
+        raise UserError("No case was given.", "A case is a folder with trace.json in it.")
     failed = 0
     for number, case in enumerate(cases, 1):
         difference = float("nan")
@@ -24,8 +24,8 @@ def run(paths: Sequence[Path], tolerance: float) -> None:
             with progress(f"Replaying {case.name}") as show:
                 show(f"case {number} of {len(cases)}")
                 difference = replay_case(case)
-        except Problem as problem:
-            show_problem(problem)
+        except UserError as problem:
+            show_error(problem)
         ok = difference <= tolerance  # not so for nan
         failed += not ok
         typer.echo(f"{case.name} {difference:.3g} {'ok' if ok else 'FAIL'}")
@@ -37,7 +37,7 @@ def _cases_in(path: Path) -> Iterator[Path]:
     """The folder itself, or the cases in it; the shell's ``*`` may bring files along."""
     path = path.resolve()
     if not path.exists():
-        raise Problem(f"There is no folder {path}.", "Give folders with trace.json in them.")
+        raise UserError(f"There is no folder {path}.", "Give folders with trace.json in them.")
     if path.is_file():
         err.print(f"Left out, as it is not a folder: {path}", markup=False, highlight=False)
     elif (path / "trace.json").exists():
@@ -45,5 +45,5 @@ def _cases_in(path: Path) -> Iterator[Path]:
     else:
         inside = sorted(file.parent for file in path.glob("*/trace.json"))
         if not inside:
-            raise Problem(f"{path} is not a reference case and holds none.")
+            raise UserError(f"{path} is not a reference case and holds none.")
         yield from inside

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.text import Text
 
 from hogwild_sgl.cli.console import err, leaving_cleanly, progress, saying_stopped
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch.server_process import ServerProcess
-from hogwild_sgl.problem import Problem
 
 # SGLang logs all its settings in one line of some 19 000 characters: four screens.
 _LINE = 1000
@@ -18,7 +18,7 @@ _LINE = 1000
 def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: float) -> None:
     """Serve until Ctrl-C or until the server ends; its log goes to stderr."""
     if model.startswith("-"):
-        raise Problem(
+        raise UserError(
             f"MODEL comes first: `hogwild serve MODEL {model} ...`, "
             "and the options for SGLang after it."
         )
@@ -45,7 +45,7 @@ def run(model: str, host: str, port: int, args: Sequence[str], start_timeout: fl
             status = server.wait()
         finally:
             server.stop()
-    raise Problem(f"The server ended by itself (exit status {status}).", "Its log is above.")
+    raise UserError(f"The server ended by itself (exit status {status}).", "Its log is above.")
 
 
 def _show(line: str) -> None:

@@ -8,13 +8,13 @@ import typer
 
 from hogwild_sgl import programs
 from hogwild_sgl.cli.console import err, progress, saying_stopped
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 
 def run(name: str, args: Sequence[str]) -> None:
     """Hands ``args`` to the program's command line."""
     if name not in programs.NAMES:
-        raise Problem(f"There is no program {name!r}.", f"There are {', '.join(programs.NAMES)}.")
+        raise UserError(f"There is no program {name!r}.", f"There are {', '.join(programs.NAMES)}.")
     with saying_stopped(), progress("hogwild solve") as show:
         show(f"loading SGLang and the program {name}")
         # It is SGLang that takes seconds to import.

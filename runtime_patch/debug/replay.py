@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 TOLERANCE = 2e-4
 LOG_TAIL = 20
@@ -42,22 +42,22 @@ class Case:
 
     def __post_init__(self) -> None:
         if len(self.forwards) != len(self.logits):
-            raise Problem(
+            raise UserError(
                 f"{self.folder}: {len(self.forwards)} forwards, but {len(self.logits)} logits."
             )
         for number, (forward, logits) in enumerate(zip(self.forwards, self.logits, strict=True)):
             rows = len(forward["workers"])
             if not rows == len(forward["fed"]) == len(logits):
-                raise Problem(
+                raise UserError(
                     f"{self.folder}: forward {number} does not have {rows} rows everywhere."
                 )
 
 
 def read_case(folder: Path) -> Case:
-    """Raises Problem for a folder that is not a case."""
+    """Raises UserError for a folder that is not a case."""
     missing = [n for n in ("config.json", "trace.json", "logits.npz") if not (folder / n).exists()]
     if missing:
-        raise Problem(
+        raise UserError(
             f"{folder} is not a reference case: {', '.join(missing)} missing.",
             "A case is a folder with a model, trace.json and logits.npz.",
         )
@@ -77,7 +77,7 @@ def read_case(folder: Path) -> Case:
             logits=logits,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise Problem(
+        raise UserError(
             f"{folder}: trace.json or logits.npz is not as expected: {error!r}"
         ) from error
 
@@ -85,7 +85,7 @@ def read_case(folder: Path) -> Case:
 def replay_case(folder: Path | str) -> float:
     """The largest absolute difference between the engine's logits and the case's.
 
-    Runs in a process of its own, since SGLang's state is one per process. Raises Problem
+    Runs in a process of its own, since SGLang's state is one per process. Raises UserError
     if the case cannot be read or the engine fails on it."""
     case = read_case(Path(folder))
     context = multiprocessing.get_context("forkserver")
@@ -107,7 +107,7 @@ def replay_case(folder: Path | str) -> float:
         child.join()
         if isinstance(outcome, str):
             said = "\n".join(log.read().splitlines()[-LOG_TAIL:])
-            raise Problem(f"{case.folder}: {outcome} (exit status {child.exitcode})", said)
+            raise UserError(f"{case.folder}: {outcome} (exit status {child.exitcode})", said)
     return outcome
 
 

@@ -17,9 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hogwild_sgl.cli.app import app
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch.ports import choose_port, is_free
 from hogwild_sgl.launch.server_process import ServerProcess
-from hogwild_sgl.problem import Problem
 from tests.conftest import ARGS, ENVIRONMENT
 from tests.unit.cli.processes import is_running, wait_until
 
@@ -146,7 +146,7 @@ def test_a_server_started_with_the_patch_left_out_is_refused(tiny_model, tmp_pat
         env={**ENVIRONMENT, "SGLANG_PLUGINS": "hogwild_cpu"},
         log_path=tmp_path / "log",
     )
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         server.start()
     assert server.returncode is not None
     assert "hogwild" in str(raised.value)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch.server_process import ServerProcess
-from hogwild_sgl.problem import Problem
 from tests.servers.api import Api
 
 BOTH = ["--attention-backend", "hogwild", "--radix-cache-backend", "hogwild"]
@@ -70,7 +70,7 @@ def test_a_model_that_does_not_fit_ends_the_start_with_the_reason(tiny_model, tm
         args=["--max-total-tokens", "500", "--json-model-override-args", json.dumps(scaling)],
         log_path=tmp_path / "server.log",
     )
-    with pytest.raises(Problem, match="hogwild cannot serve this model: its rotary embedding"):
+    with pytest.raises(UserError, match="hogwild cannot serve this model: its rotary embedding"):
         server.start()
     assert server.returncode != 0
     assert "supported are default, linear, llama3 and YaRN" in server.log()

@@ -28,7 +28,7 @@ from rich.progress import Progress
 
 from hogwild_sgl.bench.judge.rubrics import HIGHEST, LOWEST, RUBRICS, Rubric
 from hogwild_sgl.bench.run.store import cut_unfinished_line, read_results
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.transcript import Result
 
 SCORES = "judge.jsonl"
@@ -90,7 +90,7 @@ class Judge:
         self._http.close()
 
     def ask(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, str]:
-        """Score and whole reply. `Problem` if the endpoint refuses or never gives a score."""
+        """Score and whole reply. `UserError` if the endpoint refuses or never gives a score."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": list(messages),
@@ -113,7 +113,7 @@ class Judge:
                 time.sleep(_pause(response, attempt))
                 continue
             if response.status_code >= 400:
-                raise Problem(
+                raise UserError(
                     f"The judge's endpoint refused: HTTP {response.status_code}: "
                     f"{response.text[:300]}",
                     "Check --url (it ends before /chat/completions), --model and the key.",
@@ -121,7 +121,7 @@ class Judge:
             try:
                 text = response.json()["choices"][0]["message"]["content"] or ""
             except (ValueError, KeyError, IndexError, TypeError) as error:
-                raise Problem(
+                raise UserError(
                     f"The judge's reply is not that of a chat endpoint: {response.text[:300]}",
                     "Check --url: it must be OpenAI-compatible and end before /chat/completions.",
                 ) from error
@@ -129,7 +129,7 @@ class Judge:
             if score is not None:
                 return score, text.strip()
             last = f"a reply without a score: {text[-200:]!r}"
-        raise Problem(
+        raise UserError(
             f"The judge gave no score in {self._attempts} attempts; the last was {last}",
             "Is the endpoint up, and the model able to follow the rubric?",
         )
@@ -196,7 +196,7 @@ def judge_run(
             done += 1
             try:
                 yield done, total, future.result(), ""
-            except Problem as error:
+            except UserError as error:
                 yield done, total, None, f"{futures[future]}: {error}"
 
 
@@ -250,7 +250,7 @@ def main(
                     scores.append(score.score)
                 if error:
                     errors.append(error)
-    except Problem as error:
+    except UserError as error:
         console.print(f"[red]{error}[/red]")
         raise typer.Exit(1) from None
     finally:

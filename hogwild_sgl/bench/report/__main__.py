@@ -20,7 +20,7 @@ from hogwild_sgl.bench.judge.__main__ import read_scores
 from hogwild_sgl.bench.report import plots, tables
 from hogwild_sgl.bench.report.summary import Summary, summarise
 from hogwild_sgl.bench.run.store import FAILURES, STARTS, read_lines, read_results, read_settings
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 _SINGLES = 6
 
@@ -62,11 +62,11 @@ comparing programs with each other, not for the single case."""
 def markdown(folder: Path, targets: Sequence[float] = tables.TARGETS) -> str:
     """The report's text; writes the plots that it shows into the folder.
 
-    `Problem` if the folder holds no run or no results.
+    `UserError` if the folder holds no run or no results.
     """
     settings, notes = read_settings(folder)
     if next(read_results(folder), None) is None:
-        raise Problem(f"{folder} has no results yet.", "Run the benchmark first.")
+        raise UserError(f"{folder} has no results yet.", "Run the benchmark first.")
     starts = list(read_lines(folder / STARTS))
     order = dict.fromkeys(label for start in starts for label in start["settings"])
     summaries = summarise(read_results(folder), read_scores(folder), list(order))
@@ -219,7 +219,7 @@ def main(
     """Write report.md and report.html, with plots, into the folder of a run."""
     try:
         page = write_report(run, sorted(set(target)) if target else tables.TARGETS)
-    except Problem as error:
+    except UserError as error:
         Console(stderr=True).print(f"[red]{error}[/red]")
         raise typer.Exit(1) from None
     print(page)

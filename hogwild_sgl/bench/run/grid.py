@@ -8,7 +8,7 @@ from typing import Any
 
 from hogwild_sgl import seeds
 from hogwild_sgl.bench.suite.data import Example
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.transcript import Result
 
 MOST_WORKERS = 16
@@ -89,23 +89,23 @@ class Unit:
 
 
 def check_budgets(budgets: Sequence[int]) -> tuple[int, ...]:
-    """The budgets, ascending and each once. `Problem` if one is not positive or none is given."""
+    """The budgets, ascending and each once. `UserError` if one is not positive or none is given."""
     if not budgets or min(budgets) < 1:
-        raise Problem(f"Budgets are positive numbers of forward passes, got {list(budgets)}", "")
+        raise UserError(f"Budgets are positive numbers of forward passes, got {list(budgets)}", "")
     return tuple(sorted(set(budgets)))
 
 
 def settings_of(
     programs: Sequence[Program], layouts: Sequence[str], workers: Sequence[int]
 ) -> list[Setting]:
-    """Every combination that exists. `Problem` if a program fits none of the team sizes."""
+    """Every combination that exists. `UserError` if a program fits none of the team sizes."""
     found: list[Setting] = []
     for program in programs:
         sizes = [n for n in workers if program.fewest <= n <= program.most]
         if program.most == program.fewest:
             sizes = [program.fewest]
         if not sizes:
-            raise Problem(
+            raise UserError(
                 f"{program.name} works with {program.fewest} to {program.most} workers, "
                 f"not with {list(workers)}.",
                 "Change --workers, or leave the program out.",
@@ -124,7 +124,7 @@ def units_of(
 ) -> list[Unit]:
     """All units, problem by problem, so that partial results compare the same problems."""
     if seed_count < 1:
-        raise Problem(f"--seeds must be at least 1, got {seed_count}", "")
+        raise UserError(f"--seeds must be at least 1, got {seed_count}", "")
     budgets = check_budgets(budgets)
     probes = {program.name: program.probes for program in programs}
     return [

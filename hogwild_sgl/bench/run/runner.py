@@ -15,8 +15,7 @@ from hogwild_sgl.bench.run.servers import Servers
 from hogwild_sgl.bench.run.store import Store
 from hogwild_sgl.bench.sandbox import SandboxUnavailable
 from hogwild_sgl.bench.suite.task import Task
-from hogwild_sgl.errors import HogwildError, PatchNotActive, ServerGone
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import HogwildError, PatchNotActive, ServerGone, UserError
 
 # Refusals that may be due to what else the server was doing; all others are final.
 _ATTEMPTS = 3
@@ -193,7 +192,7 @@ class Runner:
             self._settle()
         self._failed(record)
         if too_many:
-            raise Problem(
+            raise UserError(
                 f"More than {self._conditions.max_failures} problems failed; the last with "
                 f"{record['error']}",
                 f"See {self._store.folder}/failures.jsonl. Running the same command again tries "

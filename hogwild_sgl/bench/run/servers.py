@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 LONGEST_PAUSE = 30.0
 # Not an option: a report quotes the command.
@@ -19,7 +19,7 @@ def api_key() -> str | None:
     return os.environ.get(API_KEY)
 
 
-class ServersGone(Problem):
+class ServersGone(UserError):
     """No server has answered for longer than the caller's patience."""
 
 

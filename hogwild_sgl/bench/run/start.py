@@ -20,9 +20,9 @@ from hogwild_sgl.bench.run.runner import Conditions, Outcome, Runner
 from hogwild_sgl.bench.run.servers import Servers, api_key
 from hogwild_sgl.bench.run.store import Store, read_results
 from hogwild_sgl.bench.suite.task import Task
-from hogwild_sgl.cli.console import STOPPED, err, hush_tracebacks, show_problem
+from hogwild_sgl.cli.console import STOPPED, err, hush_tracebacks, show_error
 from hogwild_sgl.client.client import Client
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.prompts import find_formatting
 from hogwild_sgl.prompts.formatting import Formatting
 
@@ -55,11 +55,11 @@ class Plan:
     given: Mapping[str, Any]
 
     def formatting(self) -> Formatting:
-        """The prompts. `Problem` if there are none of that name."""
+        """The prompts. `UserError` if there are none of that name."""
         try:
             return find_formatting(self.given["formatting"])
         except (ValueError, OSError) as error:
-            raise Problem(str(error), "See --formatting in --help.") from error
+            raise UserError(str(error), "See --formatting in --help.") from error
 
     def grid(self) -> tuple[list[Program], list[Unit]]:
         """The programs, and all their runs on all problems."""
@@ -102,7 +102,7 @@ def command_line() -> str:
 
 
 def look_at(urls: Sequence[str]) -> dict[str, Any]:
-    """What the servers say of themselves. `Problem` if one is not there, has no patch, or
+    """What the servers say of themselves. `UserError` if one is not there, has no patch, or
     differs from the others in model or versions."""
     found: dict[str, Any] = {}
     for url in urls:
@@ -110,7 +110,7 @@ def look_at(urls: Sequence[str]) -> dict[str, Any]:
             info = client.info()
         differs = [name for name in _SAME if found and info.get(name) != found.get(name)]
         if differs:
-            raise Problem(
+            raise UserError(
                 f"The servers are not alike: {url} has {differs[0]} {info.get(differs[0])!r}, "
                 f"{urls[0]} has {found.get(differs[0])!r}.",
                 "Give servers with the same model and versions.",
@@ -134,7 +134,7 @@ def show(plan: Plan) -> int:
 def start(plan: Plan) -> int:
     """Runs what has no result yet and writes the report; the exit status.
 
-    0 if every run has a result, 1 if some failed, 130 after Ctrl-C. `Problem` for what
+    0 if every run has a result, 1 if some failed, 130 after Ctrl-C. `UserError` for what
     keeps the run from beginning or going on.
     """
     hush_tracebacks()
@@ -160,7 +160,7 @@ def start(plan: Plan) -> int:
             ended: BaseException | None = None
             try:
                 outcome = runner.run(units)
-            except (KeyboardInterrupt, Problem) as error:
+            except (KeyboardInterrupt, UserError) as error:
                 ended = error
     _report(plan.out)
     if ended is not None:
@@ -172,13 +172,13 @@ def start(plan: Plan) -> int:
 def _leave(ended: BaseException) -> NoReturn:
     """Ends the process without waiting for the programs that are still running: their
     threads wait for a server, and the server drops their steps when the connections break."""
-    if isinstance(ended, Problem):
-        show_problem(ended)
+    if isinstance(ended, UserError):
+        show_error(ended)
     else:
         err.print("Stopped. The same command goes on from here.")
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if isinstance(ended, Problem) else STOPPED)
+    os._exit(1 if isinstance(ended, UserError) else STOPPED)
 
 
 def _report(folder: Path) -> None:

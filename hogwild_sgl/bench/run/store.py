@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 RESULTS, SETTINGS = "results.jsonl", "settings.json"
 FAILURES, STARTS = "failures.jsonl", "starts.jsonl"
@@ -33,7 +33,7 @@ FAILURES, STARTS = "failures.jsonl", "starts.jsonl"
 class Store:
     """The folder of one run, opened for writing; a context manager.
 
-    Raises `Problem` if another process writes to the folder, if the run there was made
+    Raises `UserError` if another process writes to the folder, if the run there was made
     with other settings, or if its results cannot be read.
     """
 
@@ -53,7 +53,7 @@ class Store:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise Problem(
+            raise UserError(
                 f"Another process is writing to {self.folder}.",
                 "Wait for it, or give this run a folder of its own with --out.",
             ) from None
@@ -86,7 +86,7 @@ class Store:
         )
         if changed:
             lines = [f"{k}: was {before.get(k)!r}, is {settings.get(k)!r}" for k in changed]
-            raise Problem(
+            raise UserError(
                 f"The run in {self.folder} was made with other settings:\n" + "\n".join(lines),
                 "Resume it with the same settings, or give this run another folder with --out.",
             )
@@ -108,11 +108,11 @@ class Store:
         self._lock.close()
 
     def is_done(self, unit: str, digest: str) -> bool:
-        """Whether this unit has a result. `Problem` if that was for another problem text."""
+        """Whether this unit has a result. `UserError` if that was for another problem text."""
         with self._mutex:
             before = self._done.get(unit)
         if before is not None and before != digest:
-            raise Problem(
+            raise UserError(
                 f"The problem behind {unit} has changed since it was run.",
                 "Use the same data file, or give this run a folder of its own with --out.",
             )
@@ -170,25 +170,25 @@ def cut_unfinished_line(path: Path) -> int:
 
 
 def read_settings(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings and notes of a run. `Problem` if there are none or they cannot be read."""
+    """Settings and notes of a run. `UserError` if there are none or they cannot be read."""
     path = Path(folder) / SETTINGS
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
         return whole["settings"], whole["notes"]
     except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise Problem(
+        raise UserError(
             f"{path} does not hold the settings of a run: {error}", "Is it a run's folder?"
         ) from error
 
 
 def read_results(folder: str | Path) -> Iterator[dict[str, Any]]:
-    """The records of a run. `Problem` for a damaged one."""
+    """The records of a run. `UserError` for a damaged one."""
     return read_lines(Path(folder) / RESULTS)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a JSON Lines file, none if there is no file. An unfinished last line is
-    passed over; `Problem` names any other that is damaged."""
+    passed over; `UserError` names any other that is damaged."""
     if not path.exists():
         return
     with open(path, encoding="utf-8", errors="surrogatepass") as file:
@@ -198,7 +198,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield json.loads(line)
             except json.JSONDecodeError as error:
-                raise Problem(
+                raise UserError(
                     f"{path}, line {number} is damaged: {error}",
                     "Delete that line; its unit is then run again.",
                 ) from error

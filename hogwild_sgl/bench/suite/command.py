@@ -12,7 +12,7 @@ from hogwild_sgl.bench.run.grid import check_budgets
 from hogwild_sgl.bench.run.servers import API_KEY
 from hogwild_sgl.bench.suite import options as opt
 from hogwild_sgl.bench.suite.task import Task
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 DEFAULT_URL = "http://127.0.0.1:30000"
 
@@ -77,7 +77,7 @@ def _app(
     ) -> None:
         # Here, so that --help is quick.
         from hogwild_sgl.bench.run.start import Plan, show, start
-        from hogwild_sgl.cli.console import show_problem
+        from hogwild_sgl.cli.console import show_error
 
         if which not in tasks:
             raise typer.BadParameter(f"--{option} is one of {', '.join(tasks)}, not {which}")
@@ -113,8 +113,8 @@ def _app(
                 given=given,
             )
             code = show(plan) if dry_run else start(plan)
-        except Problem as error:
-            show_problem(error)
+        except UserError as error:
+            show_error(error)
             raise typer.Exit(1) from None
         raise typer.Exit(code)
 
@@ -139,5 +139,5 @@ def _app(
 def _hint(text: str) -> tuple[int, str]:
     passes, colon, said = text.partition(":")
     if not colon or not passes.strip().isdigit() or not said.strip():
-        raise Problem(f"A hint looks like 200:Try small cases, not {text!r}.", "")
+        raise UserError(f"A hint looks like 200:Try small cases, not {text!r}.", "")
     return int(passes), said.strip()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 
 Row = Mapping[str, Any]
 
@@ -65,14 +65,14 @@ class HubSource:
 def local_rows(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a JSON Lines file; blank lines are passed over.
 
-    Raises `Problem`, naming file and line, for a missing file or a line that is not a
+    Raises `UserError`, naming file and line, for a missing file or a line that is not a
     JSON object.
     """
     path = Path(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise Problem(
+        raise UserError(
             f"Cannot read the data file {path}: {error}",
             "Give --data a JSON Lines file (one JSON object a line, UTF-8).",
         ) from error
@@ -83,30 +83,30 @@ def local_rows(path: str | Path) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise Problem(
+            raise UserError(
                 f"{path}, line {number} is not JSON: {error}",
                 "A data file has one JSON object on each line.",
             ) from error
         if not isinstance(row, dict):
-            raise Problem(
+            raise UserError(
                 f"{path}, line {number} is not a JSON object: {line[:60]!r}",
                 'Each line looks like {"question": "...", "answer": "..."}.',
             )
         rows.append(row)
     if not rows:
-        raise Problem(f"{path} has no rows.", "Is it the right file?")
+        raise UserError(f"{path} has no rows.", "Is it the right file?")
     return rows
 
 
 def hub_rows(source: HubSource) -> list[dict[str, Any]]:
     """The rows of a data set on the hub (downloaded once, then from its cache).
 
-    Raises `Problem` if the ``datasets`` library is missing or the hub cannot be reached.
+    Raises `UserError` if the ``datasets`` library is missing or the hub cannot be reached.
     """
     try:
         import datasets
     except ImportError as error:
-        raise Problem(
+        raise UserError(
             "Reading from the hub needs the `datasets` library.",
             "`pip install 'hogwild-sgl[bench]'` installs it; or give a local file: --data FILE.",
         ) from error
@@ -119,7 +119,7 @@ def hub_rows(source: HubSource) -> list[dict[str, Any]]:
         else:
             found = datasets.load_dataset(source.dataset, source.config, split=source.split)
     except Exception as error:  # the library lets through errors of many others
-        raise Problem(
+        raise UserError(
             f"Cannot read {source} from the hub: {type(error).__name__}: {error}",
             "Without a network, give a local JSON Lines file with the same columns: --data FILE.",
         ) from error
@@ -127,11 +127,11 @@ def hub_rows(source: HubSource) -> list[dict[str, Any]]:
 
 
 def column(row: Row, names: Sequence[str], where: str) -> Any:
-    """The first of the named columns that the row has; `Problem` lists what it has instead."""
+    """The first of the named columns that the row has; `UserError` lists what it has instead."""
     for name in names:
         if row.get(name) not in (None, ""):
             return row[name]
-    raise Problem(
+    raise UserError(
         f"{where} has no column {' or '.join(names)}; it has {sorted(row)}",
         "Give --data a file with the benchmark's columns (see docs/benchmarks.md).",
     )
@@ -154,5 +154,7 @@ def examples_from(rows: Sequence[Row], make: Callable[[str, Row], Example]) -> l
         try:
             made.append(make(name, row))
         except ValueError as error:
-            raise Problem(f"Row {number} (id {name}): {error}", "Correct the data file.") from error
+            raise UserError(
+                f"Row {number} (id {name}): {error}", "Correct the data file."
+            ) from error
     return made

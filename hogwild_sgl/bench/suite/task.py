@@ -8,7 +8,7 @@ from typing import Any
 
 from hogwild_sgl.answers.extract import equal
 from hogwild_sgl.bench.suite.data import Example, HubSource, Row, hub_rows, local_rows
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.prompts.texts import TASKS
 
 
@@ -95,10 +95,10 @@ class Task:
     def load(self, data: str | None, limit: int | None = None) -> list[Example]:
         """The examples of a local file, or (``data`` None) of the hub or built in.
 
-        The first ``limit`` of them. `Problem` if two have the same id or none is there.
+        The first ``limit`` of them. `UserError` if two have the same id or none is there.
         """
         if limit is not None and limit < 1:
-            raise Problem(
+            raise UserError(
                 f"--limit must be at least 1, got {limit}", "Leave it out for all problems."
             )
         if data is not None:
@@ -108,14 +108,16 @@ class Task:
         elif self.hub is not None:
             rows = hub_rows(self.hub)
         else:
-            raise Problem(f"{self.title} has no data of its own.", "Give a file: --data FILE.")
+            raise UserError(f"{self.title} has no data of its own.", "Give a file: --data FILE.")
         examples = self.examples(rows)
         if not examples:
-            raise Problem(
+            raise UserError(
                 f"{self.title}: no problems in {len(rows)} rows.", "Is it the right file?"
             )
         if len({example.id for example in examples}) != len(examples):
-            raise Problem(f"{self.title}: ids are not unique.", "Give each row an `id` of its own.")
+            raise UserError(
+                f"{self.title}: ids are not unique.", "Give each row an `id` of its own."
+            )
         return examples[:limit]
 
 

@@ -13,9 +13,9 @@ import typer
 from hogwild_sgl.cli.app import DEFAULT_URL
 from hogwild_sgl.cli.check import find_out
 from hogwild_sgl.cli.console import err, leaving_cleanly, progress, saying_stopped
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch import demo_model
 from hogwild_sgl.launch.server_process import ServerProcess
-from hogwild_sgl.problem import Problem
 from hogwild_sgl.worklist import is_worklist_model, model_dir
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -66,11 +66,11 @@ def _server(request: Request) -> Iterator[tuple[str, str]]:
         return
     if url is not None and found.reachable:
         if found.healthy:
-            raise Problem(
+            raise UserError(
                 f"A server runs at {url} already, so no other model would be served.",
                 "Leave --model and --smollm2 away, or give a --url where nothing runs.",
             )
-        raise Problem(found.trouble, found.remedy)
+        raise UserError(found.trouble, found.remedy)
     # Something else on the default port is no reason to fail: take another.
     port = None if found.reachable else _port_of(found.url)
     folder = model or (_prepared() if request.smollm2 else model_dir())
@@ -99,7 +99,7 @@ def _prepared() -> Path:
 def _port_of(url: str) -> int:
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname not in _LOCAL or not parts.port:
-        raise Problem(
+        raise UserError(
             f"No server answers at {url}, and one can be started on this machine only.",
             "Give a --url such as http://127.0.0.1:30000, or leave it away.",
         )

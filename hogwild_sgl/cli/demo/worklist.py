@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from hogwild_sgl.cli.console import err, out
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.prompts.templates import join_names
 from hogwild_sgl.worklist.format import FORMATTING
 from hogwild_sgl.worklist.score import Score, score
@@ -64,7 +64,7 @@ def _task(request: Request) -> Task:
     try:
         return task_of(request.problem)
     except ValueError as error:
-        raise Problem(
+        raise UserError(
             f"The worklist model takes a list of sums: {error}.",
             "Give such a list, or a question in words with --smollm2.",
         ) from error

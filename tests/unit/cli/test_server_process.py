@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hogwild_sgl.errors import UserError
 from hogwild_sgl.launch import server_process
 from hogwild_sgl.launch.ports import choose_port, is_free
 from hogwild_sgl.launch.server_process import ServerProcess
-from hogwild_sgl.problem import Problem
 from tests.unit.cli.processes import is_running, wait_until
 
 STUB = Path(__file__).with_name("stub_server.py")
@@ -91,7 +91,7 @@ def test_a_server_dies_with_an_owner_that_was_killed(tmp_path):
 
 
 def test_a_server_that_dies_while_starting_is_reported_with_the_end_of_its_log(stub):
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         stub("dies").start()
     assert "exit status 3" in raised.value.message
     assert "OddError: the tea is cold" in raised.value.message
@@ -101,7 +101,7 @@ def test_a_server_that_dies_while_starting_is_reported_with_the_end_of_its_log(s
 
 def test_a_server_without_the_patch_is_stopped_and_the_reason_shown(stub):
     server = stub("plain")
-    with pytest.raises(Problem, match="without the hogwild patch") as raised:
+    with pytest.raises(UserError, match="without the hogwild patch") as raised:
         server.start()
     assert "ImportError: no tea" in raised.value.remedy
     assert not is_running(server.pid)
@@ -114,7 +114,7 @@ def test_plain_sglang_may_be_started_on_purpose(stub):
 
 def test_a_server_that_never_listens_is_given_up_and_stopped(stub):
     server = stub("silent", start_timeout=0.5)
-    with pytest.raises(Problem, match="did not come up within"):
+    with pytest.raises(UserError, match="did not come up within"):
         server.start()
     assert not is_running(server.pid)
 
@@ -122,7 +122,7 @@ def test_a_server_that_never_listens_is_given_up_and_stopped(stub):
 def test_a_port_in_use_is_refused_before_anything_is_started(stub):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = stub("patched", port=taken.getsockname()[1])
-        with pytest.raises(Problem, match="in use by another program"):
+        with pytest.raises(UserError, match="in use by another program"):
             server.start()
     assert server.returncode is None
 
@@ -139,7 +139,7 @@ def test_a_foreign_server_on_the_port_is_not_taken_for_ours(stub):
 
     server = stub("silent", port=port, on_stage=take_port)
     try:
-        with pytest.raises(Problem, match=f"Another program took port {port}"):
+        with pytest.raises(UserError, match=f"Another program took port {port}"):
             server.start()
         assert not is_running(server.pid)
     finally:

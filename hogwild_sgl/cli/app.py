@@ -87,8 +87,7 @@ def serve(
     """Start an SGLang server with the patch switched on.
 
     The same as `python -m sglang.launch_server --model-path MODEL --attention-backend hogwild
-    --radix-cache-backend hogwild`. On a machine without a GPU it adds --device cpu, and
-    --max-total-tokens unless you size the KV cache yourself.
+    --radix-cache-backend hogwild`.
 
     Every option that is not listed here goes to SGLang unchanged;
     `python -m sglang.launch_server --help` lists SGLang's.

@@ -9,8 +9,6 @@ from pathlib import Path
 from hogwild_sgl.errors import UserError
 
 BACKEND_FLAGS = ("--attention-backend", "--radix-cache-backend")
-# Without a GPU SGLang would otherwise turn nearly all of the machine's memory into KV.
-CPU_KV_TOKENS = 32768
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
 
 
@@ -34,7 +32,7 @@ def launch_command(
 ) -> list[str]:
     """``python -m sglang.launch_server`` for ``model`` with ``args`` passed through.
 
-    patched: add the two hogwild backends, and what a machine without a GPU needs.
+    patched: add the two hogwild backends.
     Raises ``UserError`` if ``args`` contradict them.
     """
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", model]
@@ -49,12 +47,6 @@ def launch_command(
                 )
             if not is_given(args, flag):
                 command += [flag, "hogwild"]
-        if not is_given(args, "--device") and _runs_on_cpu():
-            command += ["--device", "cpu"]
-            if not any(
-                is_given(args, flag) for flag in ("--max-total-tokens", "--mem-fraction-static")
-            ):
-                command += ["--max-total-tokens", str(CPU_KV_TOKENS)]
     return [*command, *args]
 
 
@@ -88,13 +80,6 @@ def check_model(model: str, args: Sequence[str] = ()) -> None:
             f"{model} has no tokenizer (looked for {', '.join(_TOKENIZER_FILES)}).",
             "Add --tokenizer-path FOLDER, or --skip-tokenizer-init if you will send token ids.",
         )
-
-
-def _runs_on_cpu() -> bool:
-    # The same decision as the platform plugin's inside the server.
-    from runtime_patch.platform import activate
-
-    return activate() is not None
 
 
 def _listing(folder: Path, most: int = 6) -> str:

@@ -20,7 +20,6 @@ def main(model: str) -> None:
         model_path=model,
         attention_backend="hogwild",
         radix_cache_backend="hogwild",
-        device="cpu",
         dtype="float32",
         tp_size=2,
         max_total_tokens=3000,

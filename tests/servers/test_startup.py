@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 
 from hogwild_sgl.errors import UserError
+from hogwild_sgl.launch.ports import choose_port
 from hogwild_sgl.launch.server_process import ServerProcess
-from tests.servers.api import Api
+from tests.servers.api import Api, wait
 
+KV_TOKENS = 32768
 BOTH = ["--attention-backend", "hogwild", "--radix-cache-backend", "hogwild"]
 
 # Each argument list goes through ``python -m sglang.launch_server`` in a fork, so that
@@ -53,7 +61,7 @@ REFUSED = [
 
 
 def test_arguments_that_do_not_fit_end_the_start_with_the_remedy(tiny_model):
-    usual = ["--model-path", str(tiny_model("llama")), "--device", "cpu"]
+    usual = ["--model-path", str(tiny_model("llama"))]
     lists = [[*usual, *arguments] for arguments, _ in REFUSED]
     command = [sys.executable, "-c", LAUNCH_EACH, json.dumps(lists)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
@@ -76,10 +84,48 @@ def test_a_model_that_does_not_fit_ends_the_start_with_the_reason(tiny_model, tm
     assert "supported are default, linear, llama3 and YaRN" in server.log()
 
 
+@contextmanager
+def launched(command: list[str], log: Path) -> Iterator[Api]:
+    """A server that a person starts with ``command``, as it stands, but for the port."""
+    port = choose_port()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--port", str(port)], stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            api = Api(f"http://127.0.0.1:{port}")
+            wait(lambda: process.poll() is not None or answers(api), f"a server, see {log}", 120)
+            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+            yield api
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def answers(api: Api) -> bool:
+    try:
+        return api.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("command", ["python -m sglang.launch_server --model-path", "sglang serve"])
+def test_the_documented_lines_start_a_server_with_teams(command, tiny_model, tmp_path):
+    program, *rest = command.split()
+    line = [str(Path(sys.executable).with_name(program)), *rest, str(tiny_model("llama")), *BOTH]
+    with launched(line, tmp_path / "server.log") as api:
+        assert api.get("/hogwild").json()["teams"] == 0
+        with api.team(input_ids=[9, 10, 11]) as team:
+            assert len(team.write(0, input_ids=[12], budget=3)["output_ids"]) == 3
+        assert len(api.generate([9, 10], 5).json()["output_ids"]) == 5
+        kv_tokens = api.loads()[0]["max_total_num_tokens"]
+        assert kv_tokens == KV_TOKENS, "without a word about memory it leaves most of it alone"
+
+
 @pytest.fixture(scope="module")
 def plain(tiny_model, tmp_path_factory):
     """SGLang without the flags, the plugin installed."""
-    args = ["--device", "cpu", "--dtype", "float32", "--max-total-tokens", "2000"]
+    args = ["--dtype", "float32", "--max-total-tokens", "2000"]
     log = tmp_path_factory.mktemp("plain") / "server.log"
     with ServerProcess(tiny_model("llama"), args=args, patched=False, log_path=log) as process:
         yield process

@@ -7,17 +7,15 @@ import sys
 import pytest
 
 from hogwild_sgl.errors import UserError
-from hogwild_sgl.launch import server_flags
 from hogwild_sgl.launch.server_flags import check_model, launch_command, value_of
 
 
-def command(*args: str, cpu: bool = False, monkeypatch=None, patched: bool = True) -> list[str]:
-    monkeypatch.setattr(server_flags, "_runs_on_cpu", lambda: cpu)
+def command(*args: str, patched: bool = True) -> list[str]:
     return launch_command("M", "127.0.0.1", 30000, args, patched=patched)
 
 
-def test_the_two_backends_are_switched_on_and_other_options_passed_through(monkeypatch):
-    assert command("--tp-size", "2", monkeypatch=monkeypatch) == [
+def test_the_two_backends_are_switched_on_and_other_options_passed_through():
+    assert command("--tp-size", "2") == [
         *(sys.executable, "-m", "sglang.launch_server", "--model-path", "M"),
         *("--host", "127.0.0.1", "--port", "30000"),
         *("--attention-backend", "hogwild", "--radix-cache-backend", "hogwild"),
@@ -25,46 +23,20 @@ def test_the_two_backends_are_switched_on_and_other_options_passed_through(monke
     ]
 
 
-def test_flags_that_were_given_already_are_not_given_twice(monkeypatch):
-    found = command("--attention-backend=hogwild", monkeypatch=monkeypatch)
+def test_flags_that_were_given_already_are_not_given_twice():
+    found = command("--attention-backend=hogwild")
     assert "--attention-backend" not in found
     assert value_of(found, "--radix-cache-backend") == "hogwild"
 
 
-def test_without_a_gpu_the_device_is_named_and_the_kv_cache_sized(monkeypatch):
-    found = command(cpu=True, monkeypatch=monkeypatch)
-    assert value_of(found, "--device") == "cpu"
-    assert value_of(found, "--max-total-tokens") == str(server_flags.CPU_KV_TOKENS)
-
-
-@pytest.mark.parametrize("flag", ["--max-total-tokens", "--mem-fraction-static"])
-def test_a_kv_cache_sized_by_the_user_is_left_alone(monkeypatch, flag):
-    found = command(flag, "7", cpu=True, monkeypatch=monkeypatch)
-    assert str(server_flags.CPU_KV_TOKENS) not in found
-    assert value_of(found, flag) == "7"
-
-
-def test_a_device_named_by_the_user_is_left_alone(monkeypatch):
-    found = command("--device", "cuda", cpu=True, monkeypatch=monkeypatch)
-    assert found.count("--device") == 1
-    assert value_of(found, "--device") == "cuda"
-
-
-def test_plain_sglang_gets_nothing_added(monkeypatch):
-    found = command(cpu=True, patched=False, monkeypatch=monkeypatch)
+def test_plain_sglang_gets_nothing_added():
+    found = command(patched=False)
     assert found[3:] == ["--model-path", "M", "--host", "127.0.0.1", "--port", "30000"]
 
 
-def test_another_radix_cache_is_a_contradiction(monkeypatch):
+def test_another_radix_cache_is_a_contradiction():
     with pytest.raises(UserError, match="would leave the hogwild patch out"):
-        command("--radix-cache-backend", "default", monkeypatch=monkeypatch)
-
-
-def test_the_device_is_chosen_as_the_platform_plugin_chooses():
-    from runtime_patch.platform import activate
-
-    found = launch_command("M", "127.0.0.1", 30000, [])
-    assert (value_of(found, "--device") == "cpu") == (activate() is not None)
+        command("--radix-cache-backend", "default")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def load() -> None:
     from sglang.srt.mem_cache.registry import register_radix_cache_backend
 
     from runtime_patch import messages, patches
-    from runtime_patch.debug import fault_injection as planted_bug
+    from runtime_patch.debug import fault_injection
     from runtime_patch.server_args import NAME, register_resolution
 
     if NAME not in choices.ATTENTION_BACKEND_CHOICES:
@@ -33,4 +33,4 @@ def load() -> None:
     messages.register()
     register_resolution()
     patches.apply()
-    planted_bug.plant()
+    fault_injection.plant()

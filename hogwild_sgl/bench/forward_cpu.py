@@ -119,18 +119,18 @@ class DecodingTeam:
     def __init__(self, loop: Loop, name: str, workers: int, cache: int, published: int):
         from sglang.srt.managers.schedule_batch import Req
 
-        from runtime_patch.scheduler.team import Kind
+        from runtime_patch.team_request import Kind
 
         self._loop, self._name = loop, name
-        self._book = book = loop.scheduler.tree_cache.book
+        self._teams = teams = loop.scheduler.hogwild_teams
         vocabulary = loop.scheduler.model_config.vocab_size
-        book.open(self._name, max(2, workers), "combined", False)
+        teams.commands.open(self._name, max(2, workers), "combined", False)
         prompt = cache - published * PUBLISHED
         for kind, length in ((Kind.PROMPT, prompt), (Kind.HEADER_OTHERS, 4), (Kind.HEADER_OWN, 4)):
             # The same in every round, so that it is computed once and found in the tree.
             tokens = _tokens(length, vocabulary, seed=length)
             part = Req(f"{self._name} {kind}", "", tokens, _greedy(0))
-            book.expect_part(part.rid, self._name, kind)
+            teams.requests.expect_part(part.rid, self._name, kind)
             loop.scheduler._add_request_to_queue(part)
             loop.finish(part)
         for number in range(published):
@@ -140,7 +140,7 @@ class DecodingTeam:
 
     def _begin(self, worker: int, name: str, fed: int, decoded: int) -> Any:
         from runtime_patch.scheduler.step_req import StepReq
-        from runtime_patch.scheduler.team import Kind
+        from runtime_patch.team_request import Kind, Purpose
 
         vocabulary = self._loop.scheduler.model_config.vocab_size
         req = StepReq(
@@ -148,13 +148,10 @@ class DecodingTeam:
             "",
             _tokens(fed, vocabulary, seed=worker),
             _greedy(decoded),
-            team=self._name,
-            kind=Kind.STEP,
-            worker=worker,
-            ends_by_rule=False,
+            purpose=Purpose(Kind.STEP, self._name, key="", worker=worker),
             vocab_size=vocabulary,
         )
-        self._book.admit(req)
+        self._teams.requests.admit(req)
         self._loop.scheduler._add_request_to_queue(req)
         return req
 
@@ -165,8 +162,8 @@ class DecodingTeam:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        self._book.close(self._name)
-        while self._name in self._book.teams:
+        self._teams.commands.close(self._name)
+        while self._name in self._teams.store.teams:
             self._loop.step()
 
 

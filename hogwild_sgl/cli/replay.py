@@ -9,7 +9,7 @@ import typer
 
 from hogwild_sgl.cli.console import err, progress, show_error
 from hogwild_sgl.errors import UserError
-from runtime_patch.debug.replay import replay_case
+from runtime_patch.debug.replay import BadCase, replay_case
 
 
 def run(paths: Sequence[Path], tolerance: float) -> None:
@@ -24,8 +24,8 @@ def run(paths: Sequence[Path], tolerance: float) -> None:
             with progress(f"Replaying {case.name}") as show:
                 show(f"case {number} of {len(cases)}")
                 difference = replay_case(case)
-        except UserError as problem:
-            show_error(problem)
+        except BadCase as error:
+            show_error(UserError(str(error), error.remedy))
         ok = difference <= tolerance  # not so for nan
         failed += not ok
         typer.echo(f"{case.name} {difference:.3g} {'ok' if ok else 'FAIL'}")

@@ -15,7 +15,7 @@ from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from runtime_patch.attention.kernel import choose
 from runtime_patch.attention.model_support import find_rope
 from runtime_patch.attention.plan import Plan, build_plan
-from runtime_patch.attention.views import Segment, View
+from runtime_patch.attention.views import OrdinaryViews, ViewSource
 from runtime_patch.versions import require_tested_sglang
 
 if TYPE_CHECKING:
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
     from sglang.srt.model_executor.model_runner import ModelRunner
 
-    from runtime_patch.scheduler.team_manager import TeamBook
-
 logger = logging.getLogger(__name__)
 
 
 class HogwildAttentionBackend(AttentionBackend):
     """Attention over views, for team requests and ordinary ones in the same batch.
 
-    book: the scheduler's team book, set once the scheduler has one; without it every
-        request is an ordinary one.
+    view_source: what the requests of a forward attend to; the scheduler's teams once it
+        has them.
     plan: of the forward under way.
     pool, rope, kernel: SGLang's KV pool, the model's rotation, what computes attention.
     """
@@ -40,7 +38,7 @@ class HogwildAttentionBackend(AttentionBackend):
     def __init__(self, runner: ModelRunner):
         super().__init__()
         require_tested_sglang()
-        self.book: TeamBook | None = None
+        self.view_source: ViewSource = OrdinaryViews()
         self.rope = find_rope(runner.model, runner.model_config)
         self.kernel = choose(None, runner.device)
         self._rows = runner.req_to_token_pool.req_to_token
@@ -61,13 +59,7 @@ class HogwildAttentionBackend(AttentionBackend):
             rid: self._rows[row, :length].to(torch.int64)
             for rid, row, length in zip(rids, pool_rows, lengths, strict=True)
         }
-        if self.book is None:
-            views = [
-                View(count, len(written[rid]) - count, (Segment(rid, written[rid], 0),))
-                for rid, count in zip(rids, rows, strict=True)
-            ]
-        else:
-            views = self.book.views(rids, rows, written, forward_batch.input_ids)
+        views = self.view_source.views(rids, rows, written, forward_batch.input_ids)
         self.plan = build_plan(views)
 
     def forward_extend(

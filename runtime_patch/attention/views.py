@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -108,6 +109,11 @@ class View:
                 f"{self.rows} rows, but the last segment has {len(self.parts[-1])} keys"
             )
 
+    @classmethod
+    def of_request(cls, rid: str, rows: int, slots: torch.Tensor) -> View:
+        """An ordinary request's view: its own tokens, the last ``rows`` of them new."""
+        return cls(rows, len(slots) - rows, (Segment(rid, slots, 0),))
+
     def __len__(self) -> int:
         return sum(part.length for part in self.parts)
 
@@ -119,3 +125,34 @@ class View:
             for part in self.parts
             for segment in (part.segments if isinstance(part, Run) else (part,))
         ]
+
+
+class ViewSource(Protocol):
+    """Whoever knows what the requests of a forward attend to."""
+
+    def views(
+        self,
+        rids: list[str],
+        rows: list[int],
+        written: dict[str, torch.Tensor],
+        token_of_row: torch.Tensor,
+    ) -> list[View]:
+        """The views of one forward's requests, in batch order.
+
+        rids, rows: the requests and how many query rows each has.
+        written: KV slots of each request in the batch, new tokens included.
+        token_of_row: the tokens fed, for the record.
+        """
+
+
+class OrdinaryViews:
+    """Every request attends to its own tokens, as where there are no teams."""
+
+    def views(
+        self,
+        rids: list[str],
+        rows: list[int],
+        written: dict[str, torch.Tensor],
+        token_of_row: torch.Tensor,
+    ) -> list[View]:
+        return [View.of_request(rid, n, written[rid]) for rid, n in zip(rids, rows, strict=True)]

@@ -17,10 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from hogwild_sgl.errors import UserError
-
 TOLERANCE = 2e-4
 LOG_TAIL = 20
+
+
+class BadCase(ValueError):
+    """A folder that cannot be replayed; remedy says what to do."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -42,22 +48,22 @@ class Case:
 
     def __post_init__(self) -> None:
         if len(self.forwards) != len(self.logits):
-            raise UserError(
+            raise BadCase(
                 f"{self.folder}: {len(self.forwards)} forwards, but {len(self.logits)} logits."
             )
         for number, (forward, logits) in enumerate(zip(self.forwards, self.logits, strict=True)):
             rows = len(forward["workers"])
             if not rows == len(forward["fed"]) == len(logits):
-                raise UserError(
+                raise BadCase(
                     f"{self.folder}: forward {number} does not have {rows} rows everywhere."
                 )
 
 
 def read_case(folder: Path) -> Case:
-    """Raises UserError for a folder that is not a case."""
+    """Raises BadCase for a folder that is not a case."""
     missing = [n for n in ("config.json", "trace.json", "logits.npz") if not (folder / n).exists()]
     if missing:
-        raise UserError(
+        raise BadCase(
             f"{folder} is not a reference case: {', '.join(missing)} missing.",
             "A case is a folder with a model, trace.json and logits.npz.",
         )
@@ -77,7 +83,7 @@ def read_case(folder: Path) -> Case:
             logits=logits,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
+        raise BadCase(
             f"{folder}: trace.json or logits.npz is not as expected: {error!r}"
         ) from error
 
@@ -85,7 +91,7 @@ def read_case(folder: Path) -> Case:
 def replay_case(folder: Path | str) -> float:
     """The largest absolute difference between the engine's logits and the case's.
 
-    Runs in a process of its own, since SGLang's state is one per process. Raises UserError
+    Runs in a process of its own, since SGLang's state is one per process. Raises BadCase
     if the case cannot be read or the engine fails on it."""
     case = read_case(Path(folder))
     context = multiprocessing.get_context("forkserver")
@@ -107,7 +113,7 @@ def replay_case(folder: Path | str) -> float:
         child.join()
         if isinstance(outcome, str):
             said = "\n".join(log.read().splitlines()[-LOG_TAIL:])
-            raise UserError(f"{case.folder}: {outcome} (exit status {child.exitcode})", said)
+            raise BadCase(f"{case.folder}: {outcome} (exit status {child.exitcode})", said)
     return outcome
 
 
@@ -126,10 +132,10 @@ def _replay_in_child(case: Case, sender: Any, log: str) -> None:
 
 
 def _replay(case: Case) -> float:
-    from runtime_patch.debug.replay_engine import ForcedTeam
-    from runtime_patch.scheduler.team import Kind
+    from runtime_patch.debug.replay_engine import ReplayTeam
+    from runtime_patch.team_request import Kind
 
-    team = ForcedTeam(case.folder, case.workers, case.layout, case.headers_after_prompt)
+    team = ReplayTeam(case.folder, case.workers, case.layout, case.headers_after_prompt)
     team.store(Kind.PROMPT, case.prompt)
     before = case.prompt if case.headers_after_prompt else []
     for kind, header in (

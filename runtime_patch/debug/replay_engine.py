@@ -1,4 +1,4 @@
-"""Forced forwards: a scheduler driven by hand, one given batch after another.
+"""The replay engine: a scheduler driven by hand, one given batch after another.
 
 Used by ``hogwild replay`` to put chosen tokens through SGLang's own model runner, KV
 pool and tree and the hogwild attention backend, with a chosen composition of every
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from runtime_patch.scheduler.forward_log import Recorder
+from runtime_patch.scheduler.forward_log import ForwardLog
 from runtime_patch.scheduler.step_req import StepReq
-from runtime_patch.scheduler.team import Kind
-from runtime_patch.scheduler.team_manager import TeamBook
+from runtime_patch.scheduler.team_manager import TeamManager
+from runtime_patch.team_request import Kind, Purpose
 
-TEAM = "forced"
+TEAM = "replayed"
 POOL_TOKENS = 16384
 
 
-class ForcedTeam:
+class ReplayTeam:
     """One team on a model, without server or sampling. One per process.
 
     folder: a model in Hugging Face format; it runs on the CPU, in ``dtype``.
@@ -40,16 +40,15 @@ class ForcedTeam:
     ):
         self._scheduler = _make_scheduler(folder, dtype)
         self._tree = self._scheduler.tree_cache
-        self._book = TeamBook(
-            tree=self._tree,
+        self._teams = TeamManager(
+            radix_cache=self._tree,
             emit=lambda kind, team, data: None,
-            requests=_NoRequests(),
+            control=_NoControl(),
             context_length=self._scheduler.model_config.context_len,
-            recorder=Recorder.from_environment(),
+            log=ForwardLog.from_environment(),
         )
-        self._tree.book = self._book
-        self._scheduler.tp_worker.model_runner.attn_backend.book = self._book
-        self._book.open(TEAM, workers, layout, headers_after_prompt)
+        self._scheduler.tp_worker.model_runner.attn_backend.view_source = self._teams.forwards
+        self._teams.commands.open(TEAM, workers, layout, headers_after_prompt)
         self._live: dict[int, StepReq] = {}
         self._steps = 0
 
@@ -58,7 +57,7 @@ class ForcedTeam:
         from sglang.srt.managers.schedule_batch import Req
 
         req = Req(str(kind), "", array("q", tokens), _greedy())
-        self._book.expect_part(req.rid, TEAM, kind)
+        self._teams.requests.expect_part(req.rid, TEAM, kind)
         self._admit(req)
         self._run([req])
         self._release(req)
@@ -73,14 +72,14 @@ class ForcedTeam:
                 self._live[worker].origin_input_ids.extend(tokens)
             reqs.append(self._live[worker])
         logits = self._run(reqs)
-        self._book.count_forward(reqs)
+        self._teams.forwards.count_forward(reqs)
         return logits
 
     def publish(self, worker: int) -> None:
         """End the worker's live step; its tokens join the published steps."""
         req = self._live.pop(worker)
         self._release(req)
-        self._book.settle([req])
+        self._teams.forwards.finish_forward([req])
 
     @property
     def model(self) -> torch.nn.Module:
@@ -94,8 +93,8 @@ class ForcedTeam:
         for req in self._live.values():
             req.to_finish = FINISH_ABORT()
             self._release(req)
-            self._book.settle([req])
-        self._book.close(TEAM)
+            self._teams.forwards.finish_forward([req])
+        self._teams.commands.close(TEAM)
         free = self._scheduler.token_to_kv_pool_allocator.available_size()
         return self._scheduler.max_total_num_tokens - free - self._tree.evictable_size()
 
@@ -106,12 +105,9 @@ class ForcedTeam:
             "",
             array("q", tokens),
             _greedy(),
-            team=TEAM,
-            kind=Kind.STEP,
-            worker=worker,
-            ends_by_rule=False,
+            purpose=Purpose(Kind.STEP, TEAM, key="", worker=worker),
         )
-        self._book.admit(req)
+        self._teams.requests.admit(req)
         self._admit(req)
         return req
 
@@ -152,8 +148,8 @@ class ForcedTeam:
         release_kv_cache(req, self._tree, checkpoint=True)
 
 
-class _NoRequests:
-    """Forced steps are ended by their owner; nothing is ever queued or aborted."""
+class _NoControl:
+    """Replayed steps are ended by their owner; nothing is ever queued or aborted."""
 
     def abort(self, rid: str) -> None:
         raise RuntimeError(f"{rid} is live: publish or drop it first")

@@ -10,7 +10,7 @@ from typing import Any
 HELD = "hogwild_held"
 
 
-def divide(batch: Any, places: list[int]) -> tuple[Any, Any]:
+def split(batch: Any, places: list[int]) -> tuple[Any, Any]:
     """A running batch as two: without the requests at ``places``, and only these.
 
     The batch itself is one of the two; the other has tensors and a sampling state of its

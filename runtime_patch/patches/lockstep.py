@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runtime_patch.patches.access import SCHEDULER, teams_of
 from runtime_patch.patches.base import Patch
-from runtime_patch.patches.batches import HELD, divide, join
-from runtime_patch.patches.scheduler import SCHEDULER, book_of
+from runtime_patch.patches.batches import HELD, join, split
 
 
 class HoldPatch(Patch):
@@ -21,12 +21,12 @@ class HoldPatch(Patch):
     relies_on = ("return NextBatchPlan(batch_to_run=ret, running_batch=running_batch)",)
 
     def around(self, original: Callable, scheduler: Any, running_batch: Any) -> Any:
-        book = book_of(scheduler)
-        if book is None:
+        teams = teams_of(scheduler)
+        if teams is None:
             return original(scheduler, running_batch)
-        places = book.held(running_batch.reqs, chunking=scheduler.chunked_req is not None)
+        places = teams.forwards.held(running_batch.reqs, chunking=scheduler.chunked_req is not None)
         if places:
-            running_batch, held = divide(running_batch, places)
+            running_batch, held = split(running_batch, places)
             setattr(scheduler, HELD, held)
         return original(scheduler, running_batch)
 
@@ -35,7 +35,7 @@ class PlanPatch(Patch):
     """Puts them back as soon as a batch is chosen, so that nothing else misses them.
 
     Why not always: where the running batch itself is run, they would run with it. Then
-    SettlePatch does it after the forward."""
+    FinishForwardPatch does it after the forward."""
 
     target = f"{SCHEDULER}.get_next_batch_to_run"
     parameters = ("self", "running_batch", "last_batch")

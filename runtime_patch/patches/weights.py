@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from runtime_patch.patches.access import teams_of
 from runtime_patch.patches.base import Patch
-from runtime_patch.patches.scheduler import book_of
 
 MANAGER = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
 
@@ -21,9 +21,9 @@ class WeightPatch(Patch):
     parameters = ("self", "recv_req")
 
     def around(self, original: Callable, manager: Any, recv_req: Any) -> Any:
-        book = book_of(manager.scheduler)
-        if book is not None:
-            book.close_all("weights")
+        teams = teams_of(manager.scheduler)
+        if teams is not None:
+            teams.commands.close_all("weights")
         return original(manager, recv_req)
 
 

@@ -10,7 +10,7 @@ each replica has its own, whose name ends in ``.dp0``, ``.dp1``, ... One JSON ob
   ``tokens`` fed, ``position`` of the first one, and ``view``, the view's length;
 - ``"publish"`` (``rid``, ``worker``, ``index``), ``"drop"``, ``"end_reader"``, ``"close"``.
 
-Events stand in the order in which they take effect. A doomed step may still have rows
+Events stand in the order in which they take effect. An aborting step may still have rows
 after its ``doom`` event; nobody else sees them.
 """
 
@@ -19,29 +19,30 @@ from __future__ import annotations
 import json
 import os
 from array import array
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from runtime_patch.attention.views import View
-    from runtime_patch.scheduler.team import Kind, Team
-    from runtime_patch.scheduler.team_manager import TeamBook
+from runtime_patch.attention.views import View
+from runtime_patch.scheduler.step_req import StepReq
+from runtime_patch.scheduler.team import Team
+from runtime_patch.team_request import Kind
 
 VARIABLE = "HOGWILD_RECORD"
 
 
-class Recorder:
+class ForwardLog:
     """Appends to the record; does nothing without a file."""
 
     def __init__(self, path: str | None):
         self._file = Path(path).open("a", buffering=1) if path else None
         self._forwards = 0
-        self._doomed: set[str] = set()
+        self._aborting: set[str] = set()
 
     @classmethod
-    def from_environment(cls) -> Recorder:
+    def from_environment(cls) -> ForwardLog:
         """This process's record. Ranks of one tensor-parallel group see the same forwards;
         the first one keeps the record."""
         from sglang.srt.runtime_context import get_parallel
@@ -62,7 +63,7 @@ class Recorder:
 
     def forward(
         self,
-        book: TeamBook,
+        writers: Mapping[str, StepReq],
         rids: list[str],
         rows: list[int],
         views: list[View],
@@ -70,13 +71,13 @@ class Recorder:
     ) -> None:
         if not self._file:
             return
-        for writer in book.writers.values():
-            if writer.doomed and writer.rid not in self._doomed:
-                self._doomed.add(writer.rid)
+        for writer in writers.values():
+            if writer.aborting and writer.rid not in self._aborting:
+                self._aborting.add(writer.rid)
                 self.event("doom", writer.team, rid=writer.rid, worker=writer.worker)
         tokens, lines, first = token_of_row.tolist(), [], 0
         for rid, count, view in zip(rids, rows, views, strict=True):
-            writer = book.writers.get(rid)
+            writer = writers.get(rid)
             lines.append(
                 {
                     "rid": rid,

@@ -3,8 +3,9 @@
 Over HTTP the next step of a worker can come late: the machine is busy, or the live step was
 very short. The others would run on meanwhile, and which forward the late step begins in
 would depend on the clock. In lockstep no step of the team has a row in a forward while a
-worker of the lockstep has no live step, so that the team's own forwards go the same way
-however long a message takes. Other requests, the team's readers and what is said run on.
+worker of the lockstep has no live step that can run, so that the team's own forwards go the
+same way however long a message takes. Other requests, the team's readers and what is said
+run on.
 
 A worker leaves the lockstep when it ends its turn, when its view is full, when the forwards
 its step was given are used, and when the others have waited ``PATIENCE`` seconds for it.
@@ -13,21 +14,15 @@ its step was given are used, and when the others have waited ``PATIENCE`` second
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
-from runtime_patch.scheduler.team import Kind, Team
+from runtime_patch.scheduler.team import Team
+from runtime_patch.team_request import Kind
 
 logger = logging.getLogger(__name__)
 
 PATIENCE = 10.0
-
-
-def release(team: Team, enqueue: Callable) -> None:
-    """Queue the live steps that need not wait any more, in worker order."""
-    for worker, req in sorted(team.live.items()):
-        if req.parked and (team.together or worker not in team.lockstep):
-            req.parked = False
-            enqueue(req)
 
 
 def waits(team: Team, chunking: bool) -> bool:
@@ -52,23 +47,25 @@ def give_up(team: Team, now: float) -> bool:
         team.waiting_since = now
     if now - team.waiting_since <= PATIENCE:
         return False
-    missing = team.lockstep - team.live.keys()
+    missing = {w for w in team.lockstep if w not in team.live or not team.live[w].grammar_ready}
     logger.warning(
         "hogwild: team %s has waited %.0f s for its workers %s and goes on without them",
-        *(team.name, PATIENCE, sorted(missing)),
+        team.name,
+        PATIENCE,
+        sorted(missing),
     )
     team.lockstep -= missing
     team.waiting_since = None
     return True
 
 
-def held_rows(reqs: Iterable, waiting: set[str]) -> list[int]:
+def held_rows(reqs: Iterable[Any], waiting: set[str]) -> list[int]:
     """Places in a batch of the steps that sit out. waiting: names of the teams that wait.
 
-    A doomed step runs: it needs a forward to end in.
+    An aborting step runs: it needs a forward to end in.
     """
     return [
         place
         for place, req in enumerate(reqs)
-        if getattr(req, "team", None) in waiting and req.kind is Kind.STEP and not req.doomed
+        if getattr(req, "team", None) in waiting and req.kind is Kind.STEP and not req.aborting
     ]

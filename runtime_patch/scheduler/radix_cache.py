@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from sglang.srt.mem_cache.base_prefix_cache import MatchPrefixParams, MatchResult
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey, TreeNode
 
 from runtime_patch.scheduler.step_req import StepReq
-
-if TYPE_CHECKING:
-    from runtime_patch.scheduler.team_manager import TeamBook
 
 
 class HogwildRadixCache(RadixCache):
@@ -23,7 +21,8 @@ class HogwildRadixCache(RadixCache):
     request wrote; nothing is copied.
     """
 
-    book: TeamBook | None = None
+    # Called with every ordinary request that has finished and whose tokens are in the tree.
+    keep_part: Callable[[Any], None] | None = None
 
     def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
         if isinstance(params.req, StepReq):
@@ -34,11 +33,11 @@ class HogwildRadixCache(RadixCache):
         """A finished step hands its slots to its team; a live one stays out of the tree."""
         if not isinstance(req, StepReq):
             super().checkpoint(req, up_to=up_to)
-            if req.finished() and self.book is not None:
-                self.book.keep_part(req)
-        elif req.finished() and req.kind.publishes and not req.doomed:
+            if req.finished() and self.keep_part is not None:
+                self.keep_part(req)
+        elif req.finished() and req.kind.publishes and not req.aborting:
             row = self.req_to_token_pool.req_to_token[req.kv.req_pool_idx]
-            self.book.take(req, row[:up_to].to(torch.int64, copy=True))
+            req.stashed_slots = row[:up_to].to(torch.int64, copy=True)
             req.kv.cache_protected_len = up_to
 
     def graft(

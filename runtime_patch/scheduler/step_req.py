@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from enum import StrEnum
 from http import HTTPStatus
+from typing import Any
 
+import torch
 from sglang.srt.managers.schedule_batch import (
     FINISH_ABORT,
     FINISH_LENGTH,
@@ -14,7 +17,7 @@ from sglang.srt.managers.schedule_batch import (
 )
 
 from runtime_patch.scheduler.end_rule import BREAK, ends_step
-from runtime_patch.scheduler.team import Kind
+from runtime_patch.team_request import Purpose
 
 
 class FinishSentence(BaseFinishReason):
@@ -31,54 +34,45 @@ class FinishContext(FINISH_LENGTH):
         return {"type": "context", "length": self.length}
 
 
+class Stage(StrEnum):
+    """Where a request stands on its way; only ``step_queue.py`` moves it to QUEUED."""
+
+    AHEAD = "ahead"  # waits behind its worker's live step
+    WAITING = "waiting"  # its grammar still compiles, or its team waits in lockstep
+    QUEUED = "queued"  # in SGLang's hands: in its queue or in a batch
+    ENDED = "ended"  # published, read or dropped
+
+
 class StepReq(Req):
-    """A request whose row holds only its own tokens; what stands before them is its view.
+    """A request whose row holds only its own tokens; what stands before them is its view."""
 
-    team, kind, worker: whose it is.
-    ends_by_rule: end by the step-end rule.
-    view_room: tokens by which the view may still grow, set before each forward.
-    forwards: forwards it had a row in.
-    taken: int64 KV slots handed to the team when it finished; None until then.
-    parked: it waits outside SGLang's queue, for its worker's live step or, in lockstep, for
-        the other workers' steps.
-    until: the team's forwards at which it ends; None for no such bound. out_of_passes: they
-        have been used, set with each forward.
-    separated: the tokens to feed if the worker's text does not end in a blank line.
-    """
-
-    def __init__(
-        self,
-        *args,
-        team: str,
-        kind: Kind,
-        worker: int | None,
-        ends_by_rule: bool,
-        until: int | None = None,
-        separated: list[int] | None = None,
-        **kw,
-    ):
-        super().__init__(*args, **kw)
+    def __init__(self, *args: Any, purpose: Purpose, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.purpose = purpose
+        self.team = purpose.team
+        self.kind = purpose.kind
+        self.worker = purpose.worker
         # No other request may match or wait for a step's tokens: their KV depends on a view.
-        self.extra_key = f"hogwild:{team}:{self.rid}"
-        self.team = team
-        self.kind = kind
-        self.worker = worker
-        self.ends_by_rule = ends_by_rule
+        self.extra_key = f"hogwild:{self.team}:{self.rid}"
+        self.stage = Stage.WAITING
+        # SGLang has handed it to its queue, as it does once a grammar is compiled.
+        self.grammar_ready = False
+        # Tokens by which the view may still grow, set before each forward.
         self.view_room: int | None = None
+        # Forwards it had a row in, and the history's length at the first of them.
         self.forwards = 0
         self.history_start: int | None = None
-        self.taken = None
-        self.parked = False
-        self.until = until
-        self.out_of_passes = False
-        self.separated = separated
+        # The team has used the forwards at which it ends, set with each forward.
+        self.out_of_forwards = False
+        # int64 KV slots that it leaves to the team when it finishes.
+        self.stashed_slots: torch.Tensor | None = None
 
-    def go_on_from(self, carried: int | None, after_a_break: bool) -> None:
+    def continue_from(self, carried: int | None, separated: bool) -> None:
         """Before it begins: feed the worker's carried token first, and the separator unless
-        the worker's text ends in a blank line (``after_a_break``)."""
-        tokens = list(self.origin_input_ids)
-        if self.separated is not None and not after_a_break:
-            tokens = self.separated
+        the worker's text ends in a blank line (``separated``)."""
+        tokens = [] if self.purpose.empty else list(self.origin_input_ids)
+        if self.purpose.separated is not None and not separated:
+            tokens = self.purpose.separated
         if carried is not None:
             tokens = [carried, *tokens]
         # "No logprobs of what is fed" is kept by SGLang as a start behind the last token.
@@ -88,7 +82,8 @@ class StepReq(Req):
         self.origin_input_ids_unpadded = self.origin_input_ids
 
     @property
-    def doomed(self) -> bool:
+    def aborting(self) -> bool:
+        """Has it been aborted, though its last forward may still come?"""
         reason = self.finished_reason or self.to_finish
         return isinstance(reason, FINISH_ABORT)
 
@@ -118,9 +113,9 @@ class StepReq(Req):
         if not self.output_ids or (self.finished() and not spent):
             return
         # A step that is whole when its budget is spent ended by the rule.
-        if self.ends_by_rule and self._at_step_end():
+        if self.purpose.ends_by_rule and self._at_step_end():
             self._finish(FinishSentence())
-        elif not spent and self.out_of_passes:
+        elif not spent and self.out_of_forwards:
             self._finish(FINISH_LENGTH(len(self.output_ids)))
         elif not spent and self.view_room is not None and self.view_room <= 0:
             self._finish(FinishContext(len(self.output_ids)))
@@ -137,7 +132,8 @@ class StepReq(Req):
         return text.endswith(newest) and ends_step(text, newest)
 
 
-def refuse(req: Req, message: str, status: HTTPStatus, kind: str | None = None) -> Req:
+def refuse(req: Req, message: str, status: int, type: str | None = None) -> Req:
     """Let a request end at once with an error, the way SGLang ends a bad one."""
-    req.set_finish_with_abort(message, status, kind or status.name)
+    status = HTTPStatus(status)
+    req.set_finish_with_abort(message, status, type or status.name)
     return req

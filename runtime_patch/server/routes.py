@@ -14,10 +14,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from runtime_patch.errors import ServiceError
+from runtime_patch.errors import TeamError
 from runtime_patch.server.schemas import AbortStep, Lockstep, OpenTeam, Say, WriteStep
 from runtime_patch.server.service import TeamService
-from runtime_patch.server.step import Writing
+from runtime_patch.server.step import StepHandler
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ SIGN_OF_LIFE = 1.0
 
 
 class _ErrorRoute(APIRoute):
-    """Turns ServiceErrors and bodies that do not fit their schema into error replies,
+    """Turns TeamErrors and bodies that do not fit their schema into error replies,
     without touching SGLang's own handlers."""
 
     def get_route_handler(self) -> Callable:
@@ -38,19 +38,19 @@ class _ErrorRoute(APIRoute):
                 return await handler(request)
             except RequestValidationError as error:
                 return _reply(_complaint(error))
-            except ServiceError as error:
+            except TeamError as error:
                 return _reply(error)
             except HTTPException as error:  # a body that Python's JSON parser gives up on
-                return _reply(ServiceError(str(error.detail), error.status_code))
+                return _reply(TeamError(str(error.detail), error.status_code))
 
         return handle
 
 
-def _reply(error: ServiceError) -> JSONResponse:
+def _reply(error: TeamError) -> JSONResponse:
     return JSONResponse(error.body(), status_code=error.status)
 
 
-def _complaint(error: RequestValidationError) -> ServiceError:
+def _complaint(error: RequestValidationError) -> TeamError:
     """What is wrong with a body, in words. 422 if it is malformed, 400 if it makes no sense."""
     lines = []
     for problem in error.errors():
@@ -61,7 +61,7 @@ def _complaint(error: RequestValidationError) -> ServiceError:
         lines.append(f"{where}: {what}")
     senseless = all(problem["type"] == "value_error" for problem in error.errors())
     status = HTTPStatus.BAD_REQUEST if senseless else HTTPStatus.UNPROCESSABLE_ENTITY
-    return ServiceError("; ".join(lines), status)
+    return TeamError("; ".join(lines), status)
 
 
 def make_router(service: TeamService) -> APIRouter:
@@ -73,19 +73,19 @@ def make_router(service: TeamService) -> APIRouter:
 
     @router.post("/teams")
     async def open_team(body: OpenTeam, request: Request) -> dict:
-        mirror = await _unless_gone(request, service.open(body))
+        team_state = await _unless_gone(request, service.open(body))
         if await request.is_disconnected():
             # Nobody would ever learn the team's name.
-            service.later(service.close(mirror, "owner_gone"))
+            service.spawn(service.close(team_state, "owner_gone"))
         return {
-            "team": mirror.name,
-            "workers": [worker.name for worker in mirror.workers],
-            "layout": mirror.layout,
-            "seed": mirror.seed,
-            "prompt_tokens": mirror.prompt_tokens,
-            "header_tokens": mirror.header_tokens,
-            "context_length": mirror.context_length,
-            "idle_timeout": mirror.idle_timeout,
+            "team": team_state.name,
+            "workers": [worker.name for worker in team_state.workers],
+            "layout": team_state.layout,
+            "seed": team_state.seed,
+            "prompt_tokens": team_state.prompt_tokens,
+            "header_tokens": team_state.header_tokens,
+            "context_length": team_state.context_length,
+            "idle_timeout": team_state.idle_timeout,
         }
 
     @router.get("/teams/{team}")
@@ -99,11 +99,11 @@ def make_router(service: TeamService) -> APIRouter:
 
     @router.post("/teams/{team}/steps")
     async def write(team: str, body: WriteStep, request: Request) -> Any:
-        writing = Writing(service, service.find(team), body)
+        step = StepHandler.begin(service, service.find(team), body)
         if not body.stream:
-            return await _unless_gone(request, writing.result())
-        events = writing.run()
-        if writing.waits:
+            return await _unless_gone(request, step.result())
+        events = step.run()
+        if step.is_ahead:
             # It may wait long. With its headers sent and a comment now and then the client
             # knows that it is not forgotten; a refusal comes as an event.
             stream = _sse(anext(events), events)
@@ -114,7 +114,8 @@ def make_router(service: TeamService) -> APIRouter:
 
     @router.post("/teams/{team}/say")
     async def say(team: str, body: Say, request: Request) -> dict:
-        end = await _unless_gone(request, Writing(service, service.find(team), body).result())
+        step = StepHandler.begin(service, service.find(team), body)
+        end = await _unless_gone(request, step.result())
         return {"step": end["step"]}
 
     @router.post("/teams/{team}/abort")
@@ -147,7 +148,7 @@ async def _sse(
         yield _line(first if waiting is None else waiting.result())
         async for event in events:
             yield _line(event)
-    except ServiceError as error:
+    except TeamError as error:
         yield _line({"type": "error", **error.body()})
     finally:
         if waiting is not None and not waiting.done():
@@ -171,7 +172,7 @@ async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
             if done:
                 return task.result()
             if await request.is_disconnected():
-                raise ServiceError("the client disconnected", 499, "client_closed_request")
+                raise TeamError("the client disconnected", 499, "client_closed_request")
     finally:
         if not task.done():
             task.cancel()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from runtime_patch.scheduler.team import MAX_WORKERS, MIN_WORKERS
+from runtime_patch.team_request import MAX_WORKERS, MIN_WORKERS
 
 
 class Body(BaseModel):

@@ -1,6 +1,6 @@
 """The team service of the server process: open, write, say, abort, watch and close.
 
-It knows the teams through ``mirror.py``, sends commands to the scheduler that holds
+It knows the teams through ``team_state.py``, sends commands to the scheduler that holds
 them, and hears from it what happened. The HTTP routes and programs that run an Engine
 in process both use it. All methods run on the tokenizer manager's event loop.
 """
@@ -12,17 +12,18 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from runtime_patch.attention.layouts import LAYOUTS, UnknownLayout, find_layout
-from runtime_patch.errors import ServiceError
+from runtime_patch.errors import TeamError
 from runtime_patch.messages import TeamCommand, TeamEvent, TeamReply
-from runtime_patch.scheduler.team import Kind
+from runtime_patch.server.generation import prefill
 from runtime_patch.server.schemas import OpenTeam
-from runtime_patch.server.team_state import LiveStep, TeamMirror, WorkerState
-from runtime_patch.server.tokenization import Texts
+from runtime_patch.server.team_state import LiveStep, TeamState, WorkerState
+from runtime_patch.server.tokenization import Tokenization
+from runtime_patch.team_request import Kind
 from runtime_patch.versions import package_version, sglang_version
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class TeamService:
 
     def __init__(self, manager: Any):
         self.manager = manager
-        self.teams: dict[str, TeamMirror] = {}
+        self.teams: dict[str, TeamState] = {}
         self._closed: dict[str, str] = {}
         self._calls: dict[int, asyncio.Future] = {}
         self._call_numbers = itertools.count(1)
@@ -49,8 +50,8 @@ class TeamService:
         self._tasks: set[asyncio.Task] = set()
 
     @property
-    def texts(self) -> Texts:
-        return Texts(self.manager.tokenizer, self.manager.model_config.vocab_size)
+    def texts(self) -> Tokenization:
+        return Tokenization(self.manager.tokenizer, self.manager.model_config.vocab_size)
 
     # What callers use.
 
@@ -72,20 +73,20 @@ class TeamService:
             "teams": len(self.teams),
         }
 
-    def find(self, name: str) -> TeamMirror:
+    def find(self, name: str) -> TeamState:
         if name in self.teams:
             self.teams[name].last_used = time.monotonic()
             return self.teams[name]
         self._refuse_closed(name)
-        raise ServiceError(f"unknown team {name!r}", HTTPStatus.NOT_FOUND, "unknown_team")
+        raise TeamError(f"unknown team {name!r}", HTTPStatus.NOT_FOUND, "unknown_team")
 
     def _refuse_closed(self, name: str) -> None:
         if name in self._closed:
-            raise ServiceError(
+            raise TeamError(
                 f"team {name} is closed ({self._closed[name]})", HTTPStatus.GONE, "team_closed"
             )
 
-    async def open(self, body: OpenTeam) -> TeamMirror:
+    async def open(self, body: OpenTeam) -> TeamState:
         """Open a team: tell the scheduler, prefill the prompt and headers, keep them."""
         from sglang.srt.runtime_context import get_parallel
 
@@ -93,13 +94,13 @@ class TeamService:
         try:
             find_layout(body.layout)
         except UnknownLayout as error:
-            raise ServiceError(str(error), kind="unknown_layout") from error
+            raise TeamError(str(error), type="unknown_layout") from error
         prompt = self.texts.prompt(body)
         headers = self.texts.headers(body.formatting)
         after_prompt = body.formatting.headers == "prompt"
         name = f"hw-{secrets.token_hex(6)}"
         rank = next(self._ranks) % get_parallel().num_dp_ranks
-        mirror = TeamMirror(
+        team = TeamState(
             name=name,
             layout=body.layout,
             seed=body.seed,
@@ -113,81 +114,82 @@ class TeamService:
             context_length=self.manager.context_len,
             idle_timeout=body.idle_timeout,
         )
-        self.teams[name] = mirror
+        self.teams[name] = team
         try:
             await self._command(
                 "open",
-                mirror.name,
-                mirror.dp_rank,
+                team.name,
+                team.dp_rank,
                 workers=len(body.workers),
                 layout=body.layout,
                 headers_after_prompt=after_prompt,
-                key=mirror.key,
+                key=team.key,
             )
-            await self._prefill(mirror, Kind.PROMPT, prompt)
+            await prefill(self.manager, team, Kind.PROMPT, prompt)
             for kind, tokens in headers.items():
                 if tokens:
-                    await self._prefill(mirror, kind, prompt + tokens if after_prompt else tokens)
+                    whole = prompt + tokens if after_prompt else tokens
+                    await prefill(self.manager, team, kind, whole)
         except BaseException:
-            self.later(self.close(mirror, "error"))
+            self.spawn(self.close(team, "error"))
             raise
-        mirror.last_used = time.monotonic()
-        mirror.opened = True
-        return mirror
+        team.last_used = time.monotonic()
+        team.opened = True
+        return team
 
-    async def close(self, mirror: TeamMirror, reason: str = "request") -> None:
+    async def close(self, team: TeamState, reason: str = "request") -> None:
         """Close and wait until the scheduler has given everything back."""
-        mirror.require_open()
+        team.require_open()
         try:
-            await self._command("close", mirror.name, mirror.dp_rank, reason=reason)
-        except ServiceError as error:
-            if mirror.closed:
+            await self._command("close", team.name, team.dp_rank, reason=reason)
+        except TeamError as error:
+            if team.closed:
                 return  # somebody else closed it at the same time
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            self._on_closed(mirror, reason)  # the scheduler has never had it
-        await self._in_time(mirror.closed_event.wait())
+            self._close(team, reason)  # the scheduler has never had it
+        await self._in_time(team.closed_event.wait())
 
-    async def abort(self, mirror: TeamMirror, worker: int | str, number: int | None = None) -> bool:
+    async def abort(self, team: TeamState, worker: int | str, number: int | None = None) -> bool:
         """Drop a worker's live step; wait until the worker is free. number: only that one."""
-        mirror.require_open()
-        live = mirror.workers[mirror.number_of(worker)].live
+        team.require_open()
+        live = team.workers[team.number_of(worker)].live
         if live is None or number not in (None, live.number):
             return False
         self.manager.abort_request(live.rid)
         await self._in_time(asyncio.shield(live.ended))
         return True
 
-    async def lockstep(self, mirror: TeamMirror, workers: list[int | str]) -> list[str]:
+    async def lockstep(self, team: TeamState, workers: list[int | str]) -> list[str]:
         """The workers whose next steps the team's forwards wait for from now on."""
-        mirror.require_open()
-        numbers = sorted({mirror.number_of(worker) for worker in workers})
-        await self._command("lockstep", mirror.name, mirror.dp_rank, workers=numbers)
-        return [mirror.workers[number].name for number in numbers]
+        team.require_open()
+        numbers = sorted({team.number_of(worker) for worker in workers})
+        await self._command("lockstep", team.name, team.dp_rank, workers=numbers)
+        return [team.workers[number].name for number in numbers]
 
-    async def snapshot(self, mirror: TeamMirror) -> dict:
-        mirror.require_open()
-        counts = await self._command("inspect", mirror.name, mirror.dp_rank)
+    async def snapshot(self, team: TeamState) -> dict:
+        team.require_open()
+        counts = await self._command("inspect", team.name, team.dp_rank)
         return {
-            "team": mirror.name,
+            "team": team.name,
             "state": "open",
-            "layout": mirror.layout,
-            "seed": mirror.seed,
-            "workers": [_worker(i, worker) for i, worker in enumerate(mirror.workers)],
-            "prompt_tokens": mirror.prompt_tokens,
-            "steps": mirror.steps,
+            "layout": team.layout,
+            "seed": team.seed,
+            "workers": [_worker(i, worker) for i, worker in enumerate(team.workers)],
+            "prompt_tokens": team.prompt_tokens,
+            "steps": team.steps,
             **counts,
         }
 
-    async def events(self, mirror: TeamMirror, hold: bool) -> AsyncIterator[dict]:
+    async def events(self, team: TeamState, hold: bool) -> AsyncIterator[dict]:
         """Everything that happens to a team, from now until it is closed.
 
         hold: the team is closed when the caller goes away."""
-        snapshot = await self.snapshot(mirror)
-        mirror.require_open()
+        snapshot = await self.snapshot(team)
+        team.require_open()
         # From here on nothing happens unheard, and nothing heard is in the snapshot.
         queue: asyncio.Queue = asyncio.Queue()
-        mirror.listeners.append(queue)
+        team.listeners.append(queue)
         try:
             yield {"type": "snapshot", **snapshot}
             while True:
@@ -196,9 +198,9 @@ class TeamService:
                 if event["type"] == "closed":
                     return
         finally:
-            mirror.listeners.remove(queue)
-            if hold and not mirror.closed:
-                self.later(self.close(mirror, "owner_gone"))
+            team.listeners.remove(queue)
+            if hold and not team.closed:
+                self.spawn(self.close(team, "owner_gone"))
 
     # What the scheduler says.
 
@@ -209,61 +211,62 @@ class TeamService:
         if reply.error is None:
             future.set_result(reply.result)
         else:
-            future.set_exception(ServiceError(reply.error, reply.result["status"]))
+            future.set_exception(TeamError(reply.error, reply.result["status"]))
 
     def on_event(self, event: TeamEvent) -> None:
-        mirror = self.teams.get(event.team)
-        if mirror is None:
+        team = self.teams.get(event.team)
+        if team is None:
             return
         if event.kind == "closed":
-            self._on_closed(mirror, event.data["reason"])
+            self._close(team, event.data["reason"])
             return
-        live = mirror.live_by_rid(event.data["rid"])
+        live = team.live_by_rid(event.data["rid"])
         if live is None:
             return
         if event.kind == "start":
+            live.fed_tokens = event.data["fed_tokens"]
             if not live.begun.done():
                 live.begun.set_result(event.data)
             if not live.reader and not live.said:
-                mirror.tell({"type": "start", **mirror.who(live)})
+                team.emit({"type": "start", **team.who(live)})
             return
         if event.kind == "published":
-            mirror.publish(live, event.data, self.texts.decode(event.data["tokens"]))
-        self._on_ended(mirror, live, event.kind, event.data)
+            team.publish(live, event.data, self.texts.decode(event.data["tokens"]))
+        self._end(team, live, event.kind, event.data)
 
-    async def hear_out(self, mirror: TeamMirror, live: LiveStep) -> None:
+    async def sync_with_scheduler(self, team: TeamState, live: LiveStep) -> None:
         """A request has failed: wait for what the scheduler says about it, which is nothing
         if it has never got there. The worker is free afterwards."""
         try:
             # Its answer comes behind all that it has said before.
-            await self._command("inspect", mirror.name, mirror.dp_rank)
-        except ServiceError as error:
+            await self._command("inspect", team.name, team.dp_rank)
+        except TeamError as error:
             logger.debug("hogwild: %s", error)
         if not live.ended.done():
-            self._on_ended(mirror, live, "dropped", {"reason": "refused"})
+            self._end(team, live, "dropped", {"reason": "refused"})
 
     # Inside.
 
-    def _on_ended(self, mirror: TeamMirror, live: LiveStep, kind: str, data: dict) -> None:
-        mirror.last_used = time.monotonic()
-        mirror.end(live)
+    def _end(self, team: TeamState, live: LiveStep, kind: str, data: dict) -> None:
+        team.last_used = time.monotonic()
+        team.end(live)
         if not live.ended.done():
             live.ended.set_result((kind, data))
         if kind == "dropped" and not live.reader:
-            dropped = {"type": "dropped", "reason": data["reason"], **mirror.who(live)}
-            mirror.tell(dropped, after=live)
+            dropped = {"type": "dropped", "reason": data["reason"], **team.who(live)}
+            team.emit(dropped, after=live)
 
-    def _on_closed(self, mirror: TeamMirror, reason: str) -> None:
-        mirror.closed = reason
-        for live in mirror.all_live():
-            self._on_ended(mirror, live, "dropped", {"reason": "closed"})
-        del self.teams[mirror.name]
-        self._closed[mirror.name] = reason
+    def _close(self, team: TeamState, reason: str) -> None:
+        team.closed = reason
+        for live in team.all_live():
+            self._end(team, live, "dropped", {"reason": "closed"})
+        del self.teams[team.name]
+        self._closed[team.name] = reason
         while len(self._closed) > REMEMBERED:
             del self._closed[next(iter(self._closed))]
-        mirror.tell({"type": "closed", "reason": reason})
-        mirror.flush(everything=True)
-        mirror.closed_event.set()
+        team.emit({"type": "closed", "reason": reason})
+        team.flush(everything=True)
+        team.closed_event.set()
 
     async def _command(self, command: str, team: str, dp_rank: int = 0, **arguments: Any) -> dict:
         self._start()
@@ -280,7 +283,7 @@ class TeamService:
         )
         try:
             return await self._in_time(future)
-        except ServiceError:
+        except TeamError:
             self._refuse_closed(team)  # closed meanwhile: say so
             raise
         finally:
@@ -291,15 +294,10 @@ class TeamService:
             async with asyncio.timeout(COMMAND_TIMEOUT):
                 return await answer
         except TimeoutError as error:
-            raise ServiceError(
+            raise TeamError(
                 f"the scheduler did not answer within {COMMAND_TIMEOUT:.0f} s",
                 HTTPStatus.SERVICE_UNAVAILABLE,
             ) from error
-
-    async def _prefill(self, mirror: TeamMirror, kind: Kind, tokens: list[int]) -> None:
-        from runtime_patch.server.step import part_request, run_to_end
-
-        await run_to_end(self.manager, part_request(mirror, kind, tokens))
 
     def _start(self) -> None:
         self.manager.auto_create_handle_loop()
@@ -311,12 +309,12 @@ class TeamService:
         while True:
             await asyncio.sleep(0.25)
             now = time.monotonic()
-            for mirror in list(self.teams.values()):
-                if mirror.idle_since(now):
-                    mirror.closing = True
-                    self.later(self.close(mirror, "idle"))
+            for team in list(self.teams.values()):
+                if team.idle_since(now):
+                    team.closing = True
+                    self.spawn(self.close(team, "idle"))
 
-    def later(self, work: Any) -> None:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run on without the caller, keeping a reference and saying what went wrong."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -339,8 +337,8 @@ def _worker(number: int, worker: WorkerState) -> dict:
         and {
             "rid": live.rid,
             "number": live.number,
-            "fed_tokens": len(live.fed),
+            "fed_tokens": live.fed_tokens,
             "text": live.text,
         },
-        "queued": worker.queued and worker.queued.rid,
+        "queued": worker.ahead and worker.ahead.rid,
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime_patch.errors import ServiceError
-from runtime_patch.scheduler.team import Kind
+from runtime_patch.errors import TeamError
 from runtime_patch.server.schemas import Formatting, OpenTeam
+from runtime_patch.team_request import Kind
 
 
-class Texts:
+class Tokenization:
     """Tokenises prompts with special tokens, everything else without.
 
     tokenizer: the model's, or None on a server started with --skip-tokenizer-init, which
@@ -33,13 +33,13 @@ class Texts:
         else:
             tokens = self._chat(body)
         if not tokens:
-            raise ServiceError("the prompt is empty")
+            raise TeamError("the prompt is empty")
         return self._known(tokens)
 
     def _chat(self, body: OpenTeam) -> list[int]:
         tokenizer = self._require()
         if not getattr(tokenizer, "chat_template", None):
-            raise ServiceError("this model has no chat template: send a prompt, not messages")
+            raise TeamError("this model has no chat template: send a prompt, not messages")
         try:
             text = tokenizer.apply_chat_template(
                 body.messages,
@@ -48,7 +48,7 @@ class Texts:
                 **body.chat_template_kwargs,
             )
         except Exception as error:  # the template is the model's own code
-            raise ServiceError(f"the model's chat template failed: {error}") from error
+            raise TeamError(f"the model's chat template failed: {error}") from error
         # The template writes its own special tokens.
         return tokenizer.encode(text, add_special_tokens=False)
 
@@ -70,14 +70,14 @@ class Texts:
     def _known(self, tokens: list[int]) -> list[int]:
         for token in tokens:
             if not 0 <= token < self._vocab_size:
-                raise ServiceError(
+                raise TeamError(
                     f"there is no token {token}: the model's vocabulary has {self._vocab_size}"
                 )
         return list(tokens)
 
     def _require(self) -> Any:
         if self._tokenizer is None:
-            raise ServiceError(
+            raise TeamError(
                 "this server has no tokenizer (--skip-tokenizer-init): send token ids, not text"
             )
         return self._tokenizer

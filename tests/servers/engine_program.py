@@ -9,7 +9,7 @@ import sys
 import sglang as sgl
 
 from runtime_patch.server.schemas import OpenTeam, WriteStep
-from runtime_patch.server.step import Writing
+from runtime_patch.server.step import StepHandler
 
 GREEDY = {"temperature": 0, "max_new_tokens": 12, "ignore_eos": True}
 PROMPT = list(range(9, 60))
@@ -34,13 +34,13 @@ def main(model: str) -> None:
 
 
 async def work(service) -> dict:
-    mirror = await service.open(OpenTeam(input_ids=PROMPT))
+    team = await service.open(OpenTeam(input_ids=PROMPT))
     steps = []
     for worker in ("Alice", "Bob", "Alice"):
         body = WriteStep(worker=worker, input_ids=[70], sampling_params=GREEDY, end="none")
-        steps.append(await Writing(service, mirror, body).result())
-    snapshot = await service.snapshot(mirror)
-    await service.close(mirror)
+        steps.append(await StepHandler.begin(service, team, body).result())
+    snapshot = await service.snapshot(team)
+    await service.close(team)
     return {"steps": steps, "snapshot": snapshot, "teams": (await service.about())["teams"]}
 
 

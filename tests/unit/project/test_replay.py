@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hogwild_sgl.cli.app import app
-from hogwild_sgl.errors import UserError
-from runtime_patch.debug.replay import TOLERANCE, read_case, replay_case
+from runtime_patch.debug.replay import TOLERANCE, BadCase, read_case, replay_case
 from tests.oracle.cases import CaseSpec, write_case
 from tests.oracle.tiny_models import make_model
 from tests.reference import reference_cases
@@ -65,7 +64,7 @@ def test_one_wrong_logit_fails_the_case_and_the_command_exits_1(written, tmp_pat
 
 
 def test_a_folder_that_is_no_case_is_refused_with_what_is_missing(tmp_path):
-    with pytest.raises(UserError, match=r"config.json, trace.json, logits.npz missing"):
+    with pytest.raises(BadCase, match=r"config.json, trace.json, logits.npz missing"):
         read_case(tmp_path)
 
 
@@ -76,5 +75,5 @@ def test_a_trace_whose_rows_do_not_match_its_logits_is_refused(written, tmp_path
     trace = json.loads((source / "trace.json").read_text())
     trace["trace"][2]["fed"].pop()
     (tmp_path / "trace.json").write_text(json.dumps(trace))
-    with pytest.raises(UserError, match="forward 2 does not have 5 rows everywhere"):
+    with pytest.raises(BadCase, match="forward 2 does not have 5 rows everywhere"):
         read_case(tmp_path)

@@ -9,7 +9,7 @@ import torch
 
 from runtime_patch.attention import layouts
 from runtime_patch.attention.views import Run, Segment
-from runtime_patch.debug import fault_injection as planted_bug
+from runtime_patch.debug import fault_injection
 
 
 class State:
@@ -30,7 +30,7 @@ class State:
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
     monkeypatch.setattr(layouts, "LAYOUTS", dict(layouts.LAYOUTS))
-    monkeypatch.delenv(planted_bug.ENV, raising=False)
+    monkeypatch.delenv(fault_injection.ENV, raising=False)
 
 
 def keys(worker: int) -> list:
@@ -39,19 +39,19 @@ def keys(worker: int) -> list:
 
 
 def test_nothing_is_planted_unless_asked_for():
-    planted_bug.plant()
+    fault_injection.plant()
     assert keys(0) == ["prompt", ["step"], "others", ("live", 1), "own"]
 
 
 def test_blind_workers_see_no_live_steps_and_the_log_says_so(monkeypatch, caplog):
-    monkeypatch.setenv(planted_bug.ENV, planted_bug.BLIND)
+    monkeypatch.setenv(fault_injection.ENV, fault_injection.BLIND)
     with caplog.at_level(logging.WARNING):
-        planted_bug.plant()
+        fault_injection.plant()
     assert keys(0) == keys(1) == ["prompt", ["step"], "others", "own"]
     assert "do not see each other's live steps" in caplog.text
 
 
 def test_a_bug_of_another_name_is_refused(monkeypatch):
-    monkeypatch.setenv(planted_bug.ENV, "deaf")
+    monkeypatch.setenv(fault_injection.ENV, "deaf")
     with pytest.raises(ValueError, match="'blind' or not set"):
-        planted_bug.plant()
+        fault_injection.plant()

@@ -10,24 +10,26 @@ import torch
 
 from runtime_patch.attention.layouts import LAYOUTS, UnknownLayout, find_layout, layout
 from runtime_patch.attention.views import Run, Segment
-from runtime_patch.scheduler.team import Kind, PublishedStep, StoredPart, Team, TeamState
+from runtime_patch.scheduler.team import PublishedStep, StoredPart, Team
+from runtime_patch.scheduler.team_views import TeamViews
+from runtime_patch.team_request import Kind
 
 
 @dataclass
-class Writing:
-    """A live request as teams.py sees it."""
+class LiveRequest:
+    """A live request as team_views.py sees it."""
 
     rid: str
     kind: Kind = Kind.STEP
     worker: int | None = None
-    doomed: bool = False
+    aborting: bool = False
 
 
 def slots(*numbers: int) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.int64)
 
 
-def state(layout_name: str, workers: int = 3) -> tuple[TeamState, dict[int | str, Writing]]:
+def state(layout_name: str, workers: int = 3) -> tuple[TeamViews, dict[int | str, LiveRequest]]:
     """Slots 1-2 prompt, 3 and 4 headers, 10.. published by 1, 0, nobody, 1; 50.. live."""
     team = Team("t", workers, layout_name, headers_after_prompt=False)
     for kind, numbers in (
@@ -39,15 +41,15 @@ def state(layout_name: str, workers: int = 3) -> tuple[TeamState, dict[int | str
     for index, worker in enumerate((1, 0, None, 1)):
         segment = Segment(("t", index), slots(10 + 2 * index, 11 + 2 * index), 0)
         team.published.append(PublishedStep(index, worker, [], segment, None))
-    live = {worker: Writing(f"live {worker}", worker=worker) for worker in range(workers)}
+    live = {worker: LiveRequest(f"live {worker}", worker=worker) for worker in range(workers)}
     written = {}
     for worker, writing in live.items():
         team.add(writing)
         written[writing.rid] = slots(50 + 10 * worker, 51 + 10 * worker)
-    return TeamState(team, written), live
+    return TeamViews(team, written), live
 
 
-def view(state: TeamState, writer: Writing) -> list[int]:
+def view(state: TeamViews, writer: LiveRequest) -> list[int]:
     return [slot for part in state.view(writer) if len(part) for slot in part.slots.tolist()]
 
 
@@ -87,7 +89,7 @@ def test_each_layout_puts_the_segments_in_the_order_of_its_definition(name, work
 def test_a_reader_sees_everything_in_every_layout_and_nobody_sees_it(name):
     team, live = state(name)
     before = {worker: view(team, writing) for worker, writing in live.items()}
-    reader = Writing("reader", Kind.READER)
+    reader = LiveRequest("reader", Kind.READER)
     team.team.add(reader)
     team.written["reader"] = slots(90)
     assert view(team, reader) == HISTORY + OTHERS + ALICE + BOB + CAROL + OWN + [90]
@@ -97,7 +99,7 @@ def test_a_reader_sees_everything_in_every_layout_and_nobody_sees_it(name):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_reader_in_a_workers_place_sees_what_the_worker_sees_without_its_live_step(name):
     team, live = state(name)
-    reader = Writing("reader", Kind.READER, worker=1)
+    reader = LiveRequest("reader", Kind.READER, worker=1)
     team.team.add(reader)
     team.written["reader"] = slots(90)
     assert view(team, reader) == [s for s in view(team, live[1]) if s not in BOB] + [90]
@@ -119,14 +121,14 @@ def test_a_run_of_published_steps_is_kept_until_another_is_published(name):
 
 def test_a_voice_from_outside_is_written_where_it_will_stand():
     team, _ = state("combined")
-    voice = Writing("voice", Kind.SAY)
+    voice = LiveRequest("voice", Kind.SAY)
     team.written["voice"] = slots(90)
     assert view(team, voice) == HISTORY + [90]
 
 
-def test_a_doomed_step_is_hidden_from_the_others_but_not_from_itself():
+def test_a_aborting_step_is_hidden_from_the_others_but_not_from_itself():
     team, live = state("combined")
-    live[1].doomed = True
+    live[1].aborting = True
     assert view(team, live[0]) == HISTORY + OTHERS + CAROL + OWN + ALICE
     assert view(team, live[1]) == HISTORY + OTHERS + ALICE + CAROL + OWN + BOB
 
@@ -162,21 +164,21 @@ def test_a_team_has_2_to_16_workers(workers):
         Team("t", workers, "combined", headers_after_prompt=False)
 
 
-def test_a_worker_has_one_live_and_one_queued_step():
+def test_a_worker_has_one_live_step_and_one_ahead():
     team, live = state("combined")
     with pytest.raises(ValueError, match="worker 1 of team t has a live step already"):
-        team.team.add(Writing("another", worker=1))
-    team.team.queue(Writing("next", worker=1))
-    with pytest.raises(ValueError, match="worker 1 of team t has a queued step already"):
-        team.team.queue(Writing("third", worker=1))
+        team.team.add(LiveRequest("another", worker=1))
+    team.team.add_ahead(LiveRequest("next", worker=1))
+    with pytest.raises(ValueError, match="worker 1 of team t has a step ahead already"):
+        team.team.add_ahead(LiveRequest("third", worker=1))
     assert view(team, live[0]) == HISTORY + OTHERS + BOB + CAROL + OWN + ALICE
 
 
 def test_a_team_is_idle_when_nobody_writes_reads_or_waits():
     team = state("combined")[0].team
-    waiting = Writing("next", worker=1)
-    team.queue(waiting)
-    reader = Writing("reader", Kind.READER)
+    waiting = LiveRequest("next", worker=1)
+    team.add_ahead(waiting)
+    reader = LiveRequest("reader", Kind.READER)
     team.add(reader)
     for writer in team.writers():
         assert not team.idle

@@ -64,15 +64,15 @@ def run(
 
 def _child(folder, dtype, environment, meddle, sender) -> None:
     os.environ.update(environment)
-    from runtime_patch.debug.replay_engine import ForcedTeam
-    from runtime_patch.scheduler.team import Kind
+    from runtime_patch.debug.replay_engine import ReplayTeam
+    from runtime_patch.team_request import Kind
 
     draw = random.Random(7)
 
     def tokens(count: int) -> list[int]:
         return [draw.randrange(VOCABULARY) for _ in range(count)]
 
-    team = ForcedTeam(folder, WORKERS, "combined", False, dtype)
+    team = ReplayTeam(folder, WORKERS, "combined", False, dtype)
     whole = _compare_both_ways(team.model.model)
     team.store(Kind.PROMPT, tokens(40))
     team.store(Kind.HEADER_OTHERS, tokens(5))

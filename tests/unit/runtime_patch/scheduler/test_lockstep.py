@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from runtime_patch.scheduler.lockstep import PATIENCE, give_up, held_rows, release, waits
-from runtime_patch.scheduler.team import Kind, Team
+from runtime_patch.scheduler.lockstep import PATIENCE, give_up, held_rows, waits
+from runtime_patch.scheduler.team import Team
+from runtime_patch.team_request import Kind
 
 
 @dataclass
@@ -17,8 +18,8 @@ class Step:
     team: str = "hw-1"
     kind: Kind = Kind.STEP
     forwards: int = 3
-    parked: bool = False
-    doomed: bool = False
+    grammar_ready: bool = True
+    aborting: bool = False
 
 
 @pytest.fixture
@@ -48,18 +49,12 @@ def test_a_step_that_is_about_to_begin_is_waited_for_while_a_long_prompt_comes_f
     assert waits(team, chunking=True) and not waits(team, chunking=False)
 
 
-def test_steps_that_wait_for_each_other_are_queued_together_in_worker_order(team):
-    queued = []
-    team.add(Step(1, parked=True))
-    team.add(Step(2, parked=True))
-    release(team, queued.append)
-    assert [step.worker for step in queued] == [2], "worker 2 is not in the lockstep"
-    team.add(Step(0, parked=True))
-    release(team, queued.append)
-    assert [step.worker for step in queued] == [2, 0, 1]
-    assert not any(step.parked for step in queued)
-    release(team, queued.append)
-    assert len(queued) == 3
+def test_a_team_waits_for_a_step_whose_grammar_is_still_compiled(team):
+    team.add(Step(0))
+    team.add(Step(1, grammar_ready=False))
+    assert waits(team, chunking=False)
+    team.live[1].grammar_ready = True
+    assert not waits(team, chunking=False)
 
 
 def test_after_a_while_the_missing_workers_are_waited_for_no_longer(team):
@@ -68,6 +63,14 @@ def test_after_a_while_the_missing_workers_are_waited_for_no_longer(team):
     assert not give_up(team, 100.0 + PATIENCE)
     assert give_up(team, 100.1 + PATIENCE)
     assert team.lockstep == {1} and team.together
+
+
+def test_a_worker_whose_grammar_takes_too_long_is_not_waited_for_either(team):
+    team.add(Step(0))
+    team.add(Step(1, grammar_ready=False))
+    assert not give_up(team, 100.0)
+    assert give_up(team, 100.1 + PATIENCE)
+    assert team.lockstep == {0} and team.together
 
 
 def test_the_time_counts_from_when_the_team_began_to_wait(team):
@@ -86,12 +89,12 @@ def test_ranks_without_a_common_clock_never_give_up(team):
     assert team.waiting_since is None and not team.together
 
 
-def test_only_the_steps_of_a_waiting_team_sit_out_and_a_doomed_one_does_not():
+def test_only_the_steps_of_a_waiting_team_sit_out_and_an_aborting_one_does_not():
     class Ordinary:
         rid = "x"
 
     batch = [
-        *(Ordinary(), Step(0), Step(1, doomed=True), Step(0, team="hw-2")),
+        *(Ordinary(), Step(0), Step(1, aborting=True), Step(0, team="hw-2")),
         *(Step(None, kind=Kind.READER), Step(2)),
     ]
     assert held_rows(batch, {"hw-1"}) == [1, 5]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from runtime_patch.patches.access import SCHEDULER, pool_message, teams_of
 from runtime_patch.patches.base import Patch
-from runtime_patch.patches.scheduler import SCHEDULER, book_of, pool_message
 from runtime_patch.scheduler.step_req import StepReq
 
 
-class AbortPatch(Patch):
+class AbortOutputPatch(Patch):
     """Drops a step that ends outside a forward: queued, chunked, retracted, rejected.
 
     Why here: every such end passes through this function. Where SGLang ran out of KV it
@@ -21,19 +21,20 @@ class AbortPatch(Patch):
     parameters = ("self", "abort_req", "req")
 
     def around(self, original: Callable, scheduler: Any, abort_req: Any, req: Any) -> None:
-        book = book_of(scheduler)
+        teams = teams_of(scheduler)
+        if teams is None:
+            return original(scheduler, abort_req, req)
         reason = abort_req.finished_reason or {}
         out_of_kv = "out of memory" in (reason.get("message") or "").lower()
-        if book is not None and book.belongs(req) and out_of_kv:
+        if teams.requests.belongs(req) and out_of_kv:
             abort_req.finished_reason = {
                 **reason,
                 "status_code": HTTPStatus.SERVICE_UNAVAILABLE,
                 "message": pool_message(scheduler, req, "ran out while it was being written"),
             }
         original(scheduler, abort_req, req)
-        if book is None:
-            return
         if isinstance(req, StepReq):
-            book.drop(req, "aborted")
+            teams.requests.drop(req, "aborted")
         else:
-            book.lose_part(req.rid)
+            teams.requests.lose_part(req.rid)
+        return None
